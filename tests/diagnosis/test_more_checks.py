@@ -544,44 +544,44 @@ QUICK = {
     "reward": lambda noise, p, at: 0.2 + 0.6 / (1 + np.exp((80 - at) / 4)) + noise(0.03),
     "completion_length": lambda noise, p, at: 400 - 200 / (1 + np.exp((80 - at) / 4)) + noise(20),
 }
-OTHER = "old weights|temperature"
+OTHER = "other-sampl|old-weights|temperature"
 EQUAL = "does not tell answers apart|at the top"
 SHAPES = {
     # name: (series, {check: words that it says, level first}, words that nothing says)
     "products over answers": (
         {"importance_ratio_mean": 0.3, "importance_ratio_max": 2.0, "logprob_gap": 0.012},
-        {"gap": "warning.*product"},
+        {"gap": "warning products product-of-small"},
         OTHER,
     ),
     "products, a small KL": (
         {"importance_ratio_mean": 0.4, "mismatch_kl": 8e-4},
-        {"gap": "warning.*product"},
+        {"gap": "warning products product-of-small"},
         OTHER,
     ),
     "products without a cap": (
         {"importance_ratio_mean": 1.0, "importance_ratio_max": 5e3, "logprob_gap": 0.01},
-        {"gap": "warning.*product"},
+        {"gap": "warning products product-of-small"},
         OTHER,
     ),
     "ratios alone": (
         {"importance_ratio_mean": 0.4},
-        {"gap": "warning.*old weights.*product"},
-        "sampler is right",
+        {"gap": "warning far-ratios other-sampler product "},
+        "product-of-small",
     ),
     "ratios beside a gap": (
         {"importance_ratio_mean": 0.4, "logprob_gap": 0.2},
-        {"gap": "fatal.*temperature"},
+        {"gap": "fatal wide other-sampling"},
         "product",
     ),
     "a KL of the sampler that grows": (
         {"mismatch_kl": lambda noise, p, at: 6e-4 * np.exp(5.5 * p)},
-        {"gap": "fatal.*at first 0.000.*old weights"},
-        "16 bits",
+        {"gap": "fatal widened old-weights.*first=0.000"},
+        "sharper-policy",
     ),
     "a KL of the sampler as usual": (
         {"mismatch_kl": lambda noise, p, at: 5e-4 + 1.5e-3 * p, **ROSE},
         {},
-        "sampler",
+        " gap$",
     ),
     "no gradient, though rewards differ": (
         {"grad_norm": 0.0},
@@ -701,23 +701,23 @@ SHAPES = {
     ),
     "every fourth batch has no target": (
         dead(4, "loss", "grad_norm", "entropy"),
-        {"loss-zero": "warning.*25%.*every 4 steps.*target"},
-        "NaN",
+        {"loss-zero": "warning dead-steps no-target.*share of steps=0.25.*every=4"},
+        "nan-as-zero",
     ),
     "some batches have no target": (
         dead(10, "loss", "grad_norm"),
-        {"loss-zero": "warning.*10%"},
+        {"loss-zero": "warning.*share of steps=0.1 "},
         "overflow",
     ),
     "batches whose loss is a mean of nothing": (
         {**dead(8, "loss"), "grad_norm": lambda noise, p, at: np.where(at % 8, 1.0, np.nan)},
-        {"not-finite": "warning.*without a target"},
-        "scaler|too high",
+        {"not-finite": "warning no-target no-target"},
+        "scaler|high-rate",
     ),
     "a loss of 0 for good": (
         {"loss": lambda noise, p, at: np.where(at > 80, 0.0, 1.5 + noise(0.1)), "grad_norm": 1.0},
-        {"loss-zero": "fatal.*since step 81.*NaN"},
-        "targets are masked",
+        {"loss-zero": "fatal zero-from-step nan-as-zero"},
+        "masked",
     ),
     "a loss that is learnt by heart": (
         {
@@ -729,7 +729,7 @@ SHAPES = {
     ),
     "every third step of RL is dead": (
         dead(3, "loss", "grad_norm", "entropy"),
-        {"loss-zero": "warning.*every 3 steps.*masked"},
+        {"loss-zero": "warning.*masked-answers.*every=3"},
         "scaler",
     ),
     "groups without a spread are silent": (
@@ -753,35 +753,35 @@ SHAPES = {
     ),
     "regular dead steps, whatever groups are": (
         {**dead(3, "loss", "grad_norm"), "reward_std": None, "frac_reward_zero_std": None},
-        {"loss-zero": "warning.*every 3 steps"},
+        {"loss-zero": "warning.*every=3"},
         "scaler",
     ),
     "two series jump": (
         JUMPS,
-        {"jump": "warning.*step 120.*resume", "reward-falls": "data-changed.*jump=120"},
+        {"jump": "warningjumpresume", "reward-falls": "data-changed.*jump=120"},
         " kl ",
     ),
     "one series jumps": ({"completion_length": JUMPS["completion_length"], **ROSE}, {}, "jump"),
     "it learns in twenty steps": (QUICK, {}, "jump"),
     "a low rate for an adapter": (
         {"learning_rate": 5e-7},
-        {"small-updates": "warning.*adapter"},
-        "add up to",
+        {"small-updates": "warning.*rate-for-all-weights"},
+        "no-way",
     ),
-    "a low rate that teaches": ({"learning_rate": 8e-7, **ROSE}, {}, "adapter"),
+    "a low rate that teaches": ({"learning_rate": 8e-7, **ROSE}, {}, "small-updates"),
     "a warmup of an adapter": ({"learning_rate": 5e-7}, {"no-rise": "warning"}, "adapter"),
     "samples do not follow": (
         AWAY,
-        {"kl": "warning.*sampled.*old weights"},
-        "too high a learning rate",
+        {"kl": "warning unseen-by-samples old-weights"},
+        "high-rate",
     ),
-    "samples follow": ({**AWAY, **ROSE}, {}, "does not follow"),
+    "samples follow": ({**AWAY, **ROSE}, {}, "unseen-by-samples"),
     "samples follow in their entropy": (
         {**AWAY, "entropy": lambda noise, p, at: 0.6 - 0.4 * p + noise(0.03)},
         {"no-rise": "warning"},
-        "does not follow",
+        "unseen-by-samples",
     ),
-    "the sampler agrees": ({**AWAY, "logprob_gap": 0.01}, {"no-rise": "warning"}, "old weights"),
+    "the sampler agrees": ({**AWAY, "logprob_gap": 0.01}, {"no-rise": "warning"}, "old-weights"),
     "a reward that falls, and the sampler agrees": (
         {"reward": lambda noise, p, at: 0.5 - 0.45 * p + noise(0.03), "logprob_gap": 0.02},
         {"reward-falls": "fatal.*high-rate"},
@@ -850,7 +850,7 @@ SHAPES = {
     "some answers end": ({"num_eos_tokens": 3.0, **ROSE}, {}, "truncation"),
     "a KL of answers below 0": (
         {"kl": None, "kl_sum": -6.0, **ROSE},
-        {"kl": "warning.*-6.*another sampling distribution"},
+        {"kl": "warning negative.*other-sampling median=-6"},
         "fatal",
     ),
     "a KL of answers around 0": (
@@ -860,17 +860,17 @@ SHAPES = {
     ),
     "a KL before any update": (
         {"kl": lambda noise, p, at: 19 + noise(1)},
-        {"kl": "fatal.*dropout"},
-        "learning rate",
+        {"kl": "fatal explodes-from-start dropout"},
+        "high-rate",
     ),
     "a KL before any update, that explodes": (
         {"kl": lambda noise, p, at: 1440 * np.exp(7 * p)},
-        {"kl": "fatal.*at step 1.*dropout.*learning rate"},
-        "templates or weights",
+        {"kl": "fatal explodes-from-start dropout.*high-rate"},
+        "read-apart",
     ),
     "a KL that explodes": (
         {"kl": lambda noise, p, at: 0.01 * np.exp(12 * p)},
-        {"kl": "fatal.*learning rate"},
+        {"kl": "fatal explodes high-rate"},
         "dropout",
     ),
     "a loss that is a sum": (
@@ -880,7 +880,7 @@ SHAPES = {
     ),
     "random weights": (
         {"loss": lambda noise, p, at: 10 - 7 * p, "eval/loss": lambda noise, p, at: 9.9 - 7 * p},
-        {"untrained": "note.*10.0"},
+        {"untrained": "note.*loss=10"},
         "warning",
     ),
     "a part of weight 0 is not outweighed": (
@@ -1265,12 +1265,12 @@ def cause_of(history, check):
 def test_why_a_kl_that_is_charged_is_0():
     """Where the reward rises the weights move, so the reference moves with them."""
     void = replace(healthy(kl=lambda v, p: 0 * p), settings={"rl.beta": 0.04})
-    assert "the reference is the policy" in cause_of(void, "kl")
+    assert cause_of(void, "kl") == "reference-is-policy"
     dice = np.random.default_rng(0)
     flat = with_series(void, reward=0.4 + 0.05 * dice.standard_normal(STEPS))
-    assert "optimiser holds other weights" in cause_of(flat, "kl")
+    assert cause_of(flat, "kl") == "other-weights"
     still = with_series(flat, grad_norm=np.zeros(STEPS))
-    assert "optimiser" not in cause_of(still, "kl")
+    assert cause_of(still, "kl") != "other-weights"
 
 
 def in_parts(weight, *, name="form", noise=0.02, fall=0.4, level=0.5):

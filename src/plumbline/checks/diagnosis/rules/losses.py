@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.checks.check import Finding
+from plumbline.checks.check import Finding, Level
 from plumbline.checks.diagnosis.check import rule
 from plumbline.checks.diagnosis.facts import (
     is_every_step,
@@ -15,7 +15,7 @@ from plumbline.checks.diagnosis.facts import (
 )
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.outcome import MATTERS
-from plumbline.checks.diagnosis.rules.steps import highest_learning_rate
+from plumbline.checks.diagnosis.rules.steps import rate_evidence
 from plumbline.checks.diagnosis.trends import (
     BLOCKS,
     finite_values,
@@ -57,31 +57,16 @@ def find_no_gradient(history: History) -> Iterator[Finding]:
     there = finite_values(loss.since(start).values)
     if not len(there) or float(np.median(np.abs(there))) < LEARNT:
         return  # `sft-loss` says so
-    falls = _is_falling(there)
-    yield Finding(
-        level="note" if falls else "fatal",
-        what=f"the gradient is exactly 0 in {share:.0%} of {len(none)} logged steps"
-        + ("" if share >= MOST else f", and in all since step {start}")
-        + (": but the loss falls, so it is only logged as 0" if falls else ": nothing is trained"),
-        since=start,
-        evidence={"share of steps": round(share, 3), "loss there": float(np.median(there))},
-        causes=()
-        if falls
-        else (
-            (
-                "all weights that are trained are frozen (an adapter without requires_grad, or one "
-                "that is not active)"
-            ),
-            (
-                "the graph is cut before the weights: gradient checkpointing without "
-                "enable_input_require_grads, a detach"
-            ),
-            "a loss scaler or an optimiser that skips every step",
-        ),
-        fix=""
-        if falls
-        else "count the weights with requires_grad, and compare one before and after ten steps",
-    )
+    evidence = {
+        "share of steps": round(share, 3),
+        "loss there": float(np.median(there)),
+        "logged steps": len(none),
+        "from a step on": share < MOST,
+    }
+    if _is_falling(there):
+        yield Finding("note", "only-logged", start, evidence)
+        return
+    yield Finding("fatal", "not-trained", start, evidence, causes=("frozen", "cut", "skipped"))
 
 
 def _is_falling(loss: NDArray[np.float64]) -> bool:
@@ -132,20 +117,15 @@ def find_no_fall(history: History) -> Iterator[Finding]:
     )
     yield Finding(
         level="warning" if again else "note",
-        what=(
-            f"the loss did not fall: {found.first:.3f} and {found.last:.3f} over {len(loss)} "
-            "logged steps"
-        )
-        + (", though the texts came twice" if again else ""),
         since=int(history["loss"].steps[0]),
-        evidence={"first": found.first, "last": found.last},
-        causes=unrefuted_causes(
-            history,
-            "too low a learning rate" + _format_rate(history),
-            "weights that are frozen, or an adapter that is not active",
-            ("texts that the model knows already", lambda _: again),
-        ),
-        fix="compare a weight before and after ten steps; then raise the learning rate",
+        evidence={
+            "first": found.first,
+            "last": found.last,
+            "logged steps": len(loss),
+            "texts came twice": again,
+            **rate_evidence(history),
+        },
+        causes=("low-rate", "frozen", *(() if again else ("known-already",))),
         follows=("small-updates", "sft-loss"),
     )
 
@@ -176,17 +156,19 @@ def find_below_zero(history: History) -> Iterator[Finding]:
     )
     yield Finding(
         level="note" if history.has("preference/") or not told else "warning",
-        what=f"the {names[0]} is below 0 in {int(low.sum())} of {len(low)} logged steps, down to "
-        f"{np.nanmin(series.values):.3g}: no cross-entropy and no divergence can be",
         since=int(series.steps[low][0]),
-        evidence={"steps": int(low.sum()), "lowest": float(np.nanmin(series.values))},
+        evidence={
+            "series": names[0],
+            "steps": int(low.sum()),
+            "logged steps": len(low),
+            "lowest": float(np.nanmin(series.values)),
+        },
         causes=(
-            *(["a wrong sign"] if low.mean() > MOST else []),
-            "probabilities in 16 bits, or that do not sum to 1 (over a part of the vocabulary)",
-            "a divergence that is estimated from samples",
-            "a loss of another kind (of a policy gradient), which may be",
+            *(["wrong-sign"] if low.mean() > MOST else []),
+            "16-bits",
+            "sampled-divergence",
+            "other-loss",
         ),
-        fix="compute the loss of one batch in float32, from log_softmax over the whole vocabulary",
     )
 
 
@@ -225,22 +207,15 @@ def find_summed_loss(history: History) -> Iterator[Finding]:
     times = ratio_to_held_out(history)
     if times is None:
         return
-    known = history.settings.get("accumulation") == times
     yield Finding(
         level="note",
-        what=f"the logged loss is {times} times the held-out one"
-        + (
-            f", and {times} micro-batches are accumulated: it is their sum"
-            if known
-            else ": a sum over micro-batches?"
-        ),
         since=int(history["eval/loss"].steps[0]),
-        evidence={"times": times, "held-out": float(history["eval/loss"].values[0])},
-        causes=("a trainer that logs the sum over the micro-batches, and not their mean",),
-        fix=(
-            f"divide it by {times}; where the gradient is the sum, too, the learning rate or the clip is to "
-            "be read so"
-        ),
+        evidence={
+            "times": times,
+            "held-out": float(history["eval/loss"].values[0]),
+            "accumulated": history.settings.get("accumulation") == times,
+        },
+        causes=("logged-as-sum",),
     )
 
 
@@ -288,16 +263,15 @@ def find_sft_loss(history: History) -> Iterator[Finding]:
     series = history["loss"]
     good = np.isfinite(series.values)
     loss, steps = series.values[good], series.steps[good]
-    rate = name_high_rate(history)
+    rate = rate_evidence(history)
     if rise := _find_rise(loss, every=is_every_step(series)):
-        worst, what, evidence = rise
+        level, code, evidence = rise
         yield Finding(
-            level="fatal" if worst else "warning",
-            what=what,
+            level=level,
+            code=code,
             since=int(steps[0]),
-            evidence=evidence,
-            causes=(f"{rate}: the first steps broke the model" if "first step" in what else rate,),
-            fix="lower the learning rate tenfold",
+            evidence=evidence | rate,
+            causes=("broke-at-first" if code == "broken" else "high-rate",),
         )
     elif (
         at := _find_loss_jump(loss, history["grad_norm"].values, LASTS[is_every_step(series)])
@@ -305,26 +279,19 @@ def find_sft_loss(history: History) -> Iterator[Finding]:
         before, peak = float(loss[:at].min()), float(loss[at:].max())
         yield Finding(
             level="warning",
-            what=(
-                f"the loss jumped from {before:.3f} to {peak:.3f} at step {steps[at]}, and is "
-                f"{loss[-1]:.3f} now"
-            ),
+            code="jumped",
             since=int(steps[at]),
-            evidence={"before": before, "highest": peak, "last": float(loss[-1])},
-            causes=(rate, "other texts from there on"),
-            fix="lower the learning rate, or lengthen its warmup",
+            evidence={"before": before, "highest": peak, "last": float(loss[-1]), **rate},
+            causes=("high-rate", "other-texts"),
         )
     elif strays := _find_stray_policy(history):
         late, way = strays
         yield Finding(
             level="warning",
-            what=f"the loss is {late:.3f} in the second half, where a coin has ln 2 = 0.693, and "
-            "the reward of chosen "
-            f"answers went {abs(way):.1f} away",
+            code="astray",
             since=int(steps[0]),
-            evidence={"loss": late, "chosen": way},
-            causes=(rate,),
-            fix="lower the learning rate tenfold",
+            evidence={"loss": late, "chosen": way, **rate},
+            causes=("high-rate",),
         )
     elif (
         len(loss) >= 2 * ROWS
@@ -336,32 +303,16 @@ def find_sft_loss(history: History) -> Iterator[Finding]:
         moving, dead = bool((gradient != 0).any()), len(gradient) > 0 and not gradient.any()
         yield Finding(
             level="fatal" if dead else "warning",
-            what=(
-                f"the loss is {loss[-1]:.1e} from the start: there is nothing to learn, or no "
-                "target"
-            ),
+            code="zero",
             since=int(steps[0]),
             evidence={"first": float(loss[0]), "last": float(loss[-1])},
             causes=unrefuted_causes(
                 history,
-                ("all targets are masked", lambda _: moving),
-                (
-                    "the model has seen this text",
-                    lambda run: dead or recent_median(run["entropy"]) > SURE,
-                ),
-                ("a loss that is divided by too much", lambda _: not moving),
+                ("masked", lambda _: moving),
+                ("seen", lambda run: dead or recent_median(run["entropy"]) > SURE),
+                ("divided", lambda _: not moving),
             ),
-            fix="look at which tokens the loss is taken over",
         )
-
-
-def name_high_rate(history: History) -> str:
-    """The cause, with the learning rate where it is known."""
-    return "too high a learning rate" + _format_rate(history)
-
-
-def _format_rate(history: History) -> str:
-    return f" ({highest:.0e})" if np.isfinite(highest := highest_learning_rate(history)) else ""
 
 
 def _find_stray_policy(history: History) -> tuple[float, float] | None:
@@ -384,8 +335,8 @@ def _find_stray_policy(history: History) -> tuple[float, float] | None:
 
 def _find_rise(
     loss: NDArray[np.float64], *, every: bool
-) -> tuple[bool, str, dict[str, float]] | None:
-    """How a loss rose: whether it is fatal, in words, and in figures."""
+) -> tuple[Level, str, dict[str, float]] | None:
+    """How a loss rose: how bad it is, its code, and its figures."""
     count = len(loss)
     if count < 4 or loss.min() < 0 or loss[0] <= 0:
         return None
@@ -402,21 +353,15 @@ def _find_rise(
     if half > max(EXPLODED * begun, NATS) or (
         count >= (MANY if every else FEW[every]) and lowest > max(BROKEN, factor) * begun
     ):
-        what = (
-            f"the loss was {begun:.3f} at the first step, and none of the last {width} is below "
-            f"{lowest:.3f}"
-        )
-        return True, what, {"first step": begun, "last": last}
+        figures = {"first step": begun, "last": last, "rows": width, "lowest": lowest}
+        return "fatal", "broken", figures
     sure = count >= FEW[every] and measure_shift(loss, width, width).interval.low > 0
     far = count >= MANY and last > max(
         first + 4 * float(np.median(np.abs(np.diff(loss)))) / width**0.5, factor * first
     )
     if (sure or far) and last > UP * first:
-        return (
-            last > DOUBLED * first,
-            f"the loss rose from {first:.3f} to {last:.3f}",
-            {"first": first, "last": last},
-        )
+        level: Level = "fatal" if last > DOUBLED * first else "warning"
+        return level, "rose", {"first": first, "last": last}
     return None
 
 
@@ -475,30 +420,20 @@ def _find_held_out_rise(history: History) -> Iterator[Finding]:
     step = min(one[0] for one in risen.values())
     worst = max(risen, key=lambda name: risen[name][2] / risen[name][1])
     several = sum(len(series) >= 3 for series in sets.values())
-    surer = dict.fromkeys(one for names in better.values() for one in names)
+    surer = list(dict.fromkeys(one for names in better.values() for one in names))
     yield Finding(
         level="note" if all(better.values()) else "warning",
-        what=(
-            f"of {several} held-out losses {len(risen)} are worse than at their best: "
-            + ", ".join(
-                f"{name or 'all'} {best:.3f} -> {last:.3f}"
-                for name, (_, best, last, _) in risen.items()
-            )
-            if several > 1
-            else (
-                f"the held-out loss was {risen[worst][1]:.3f} at step {step} and is "
-                f"{risen[worst][2]:.3f} now"
-            )
-        )
-        + (f"; {', '.join(surer)} rose since: surer, and not worse" if surer else ""),
+        code="held-out-sets-rose" if several > 1 else "held-out-rose",
         since=step,
         evidence={
             f"{name} {which}".strip(): value
             for name, (_, best, last, _) in risen.items()
             for which, value in (("best", best), ("last", last))
-        },
+        }
+        | dict(zip(("best step", "at best", "now"), risen[worst], strict=False))
+        | {"sets": several, "worse sets": len(risen), "worst set": worst, "better": surer}
+        | rate_evidence(history),
         causes=_held_out_causes(history, step, min(one[3] for one in risen.values())),
-        fix=f"take the checkpoint of step {risen[worst][0]}, or train for fewer epochs",
     )
 
 
@@ -508,12 +443,10 @@ def _held_out_causes(history: History, best: int, over: int) -> tuple[str, ...]:
     Where epochs are not logged, training texts that are learnt by heart have a loss that falls on.
     """
     epoch, loss = history["epoch"], history["loss"]
-    epochs, rate = "more epochs than the data bears", name_high_rate(history)
+    epochs, rate = "many-epochs", "high-rate"
     if len(epoch):
         once = float(np.interp(over, epoch.steps, epoch.values)) <= ONCE
-        return (
-            (rate, "held-out texts of another kind than those of training") if once else (epochs,)
-        )
+        return (rate, "other-kind") if once else (epochs,)
     before, after = (
         finite_values(loss.values[loss.steps <= best]),
         finite_values(loss.since(best).values),

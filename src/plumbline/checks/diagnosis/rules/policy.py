@@ -18,8 +18,7 @@ from plumbline.checks.diagnosis.facts import (
 )
 from plumbline.checks.diagnosis.history import Final, History, Series
 from plumbline.checks.diagnosis.outcome import measure_outcome
-from plumbline.checks.diagnosis.rules.losses import name_high_rate
-from plumbline.checks.diagnosis.rules.steps import highest_learning_rate
+from plumbline.checks.diagnosis.rules.steps import highest_learning_rate, rate_evidence
 from plumbline.checks.diagnosis.trends import BLOCKS, finite_values, fit_trend, is_moving, kendall_z
 from plumbline.evaluation.comparison import restrict_to_examples
 
@@ -55,7 +54,7 @@ def find_kl(history: History) -> Iterator[Finding]:
     series = history["kl"]
     steps, values = series.finite
     if not len(values):
-        yield from _find_negative_kl(history["kl_sum"], BELOW, " of an answer")
+        yield from _find_negative_kl(history["kl_sum"], BELOW, summed=True)
         return
     began = steps[0] <= 1 and values[0] > APART
     beta = history.settings.get("rl.beta")
@@ -65,41 +64,30 @@ def find_kl(history: History) -> Iterator[Finding]:
         lasts = bool(high[-max(3, len(values) // 10) :].mean() > 0.5)
         yield Finding(
             level="fatal" if lasts else "warning",
-            what=f"the KL to the reference goes up to {values.max():.3g} nats"
-            + ("" if lasts else f" in {int(high.sum())} of {len(values)} logged steps, and back")
-            + (
-                f"; it is {values[0]:.3g} at step {steps[0]}, before the policy can have moved"
-                if began
-                else ""
-            ),
+            code="explodes-from-start" if began else "explodes",
             since=int(steps[high][0]),
-            evidence={"highest": float(values.max()), "median": middle},
+            evidence={
+                "highest": float(values.max()),
+                "median": middle,
+                "first": float(values[0]),
+                "steps": int(high.sum()),
+                "logged steps": len(values),
+                "goes back": not lasts,
+            },
             causes=unrefuted_causes(
                 history,
                 *((one, lambda _: not began) for one in TWO_MODELS),
-                ("too high a learning rate", lambda _: began and values.max() < GROWN * values[0]),
-                (
-                    "policy and reference are read by different templates or weights",
-                    lambda _: began,
-                ),
-            ),
-            fix=ONE_MODEL
-            if began
-            else (
-                "go back to a checkpoint before that step; lower the learning rate or raise rl.beta"
+                ("high-rate", lambda _: began and values.max() < GROWN * values[0]),
+                ("read-apart", lambda _: began),
             ),
         )
     elif steps[0] <= 2 and values[0] > FIRST and not values[0] < 0.2 * middle:
         yield Finding(
             level="warning" if values[0] > APART else "note",
-            what=(
-                f"the KL to the reference is {values[0]:.3g} at step {steps[0]}, before the policy "
-                "can have moved"
-            ),
+            code="apart-from-start",
             since=int(steps[0]),
             evidence={"first": float(values[0]), "median": middle},
             causes=TWO_MODELS,
-            fix=ONE_MODEL,
             shown=(came := measure_outcome(history)) is not None and came.better is False,
         )
     elif below := list(_find_negative_kl(series, 0.01)):
@@ -116,48 +104,22 @@ def find_kl(history: History) -> Iterator[Finding]:
         still = len(history["grad_norm"]) > 0 and bool(zero_mask(history["grad_norm"], 1e-10).all())
         yield Finding(
             level="warning" if wanted else "note",
-            what="the KL to the reference is exactly 0 at every step"
-            + (", although it is charged" if wanted else ": without a penalty it has no meaning")
-            + (f" (beta {beta})" if wanted and beta else ""),
+            code="always-zero" if wanted else "not-charged",
             since=int(steps[0]),
             evidence={"beta": beta},
             causes=_zero_kl_causes(history, wanted=wanted, still=still),
-            fix=(
-                "compare a checksum of the policy's weights before and after a step, and with the "
-                "reference's"
-            )
-            if wanted
-            else "read nothing into it",
         )
     elif _samples_ignore_kl(history):
         yield Finding(
             level="warning",
-            what=f"the KL to the reference grows from {values[0]:.2g} to {values[-1]:.2g} nats, "
-            "and "
-            "nothing that is "
-            "measured on samples moves: what is sampled does not follow the policy",
+            code="unseen-by-samples",
             since=int(steps[np.argmax(values > AWAY)]),
             evidence={"first": float(values[0]), "last": float(values[-1])},
-            causes=(
-                "the sampler has old weights, or the base model without the adapter",
-                "weights that are published under a name the sampler does not load",
-            ),
-            fix=(
-                "draw one greedy answer from the sampler and from the trained weights, and compare "
-                "them"
-            ),
+            causes=("old-weights", "other-name"),
         )
 
 
-TWO_MODELS = (
-    "dropout is on when one of the two reads",
-    "the policy starts from an adapter of SFT, and the reference is the model without it",
-    "the reference is another model, another dtype, or reads another template",
-)
-ONE_MODEL = (
-    "merge the adapter of SFT before RL; set dropout to 0, and give both the same weights, dtype "
-    "and template"
-)
+TWO_MODELS = ("dropout", "sft-adapter", "other-reference")
 GROWN = 10.0
 """Times the first one, from which a KL that was there before the first update grew by training,
 too."""
@@ -166,39 +128,24 @@ BELOW = 0.5
 fifty."""
 
 
-def _find_negative_kl(series: Series, limit: float, of: str = "") -> Iterator[Finding]:
+def _find_negative_kl(series: Series, limit: float, *, summed: bool = False) -> Iterator[Finding]:
     """A KL whose mean is below 0, which none can be."""
     values = finite_values(series.values)
     if len(values) and (values < -limit).mean() > 0.5:
-        middle = float(np.median(values))
         yield Finding(
             level="warning",
-            what=(
-                f"the KL to the reference{of} is negative ({middle:.3g} in the middle); its mean "
-                "cannot be"
-            ),
+            code="negative",
             since=int(series.steps[series.values < -limit][0]),
-            evidence={"median": middle},
-            causes=(
-                "its sign is wrong, so the policy is paid for leaving the reference",
-                (
-                    "answers are drawn by another sampling distribution than the scored one (top-k, top-p, a "
-                    "least length)"
-                ),
-            ),
-            fix=(
-                "draw at top-p 1 without top-k; k3 = exp(-d) - 1 + d for d = log p - log q is "
-                "never negative"
-            ),
+            evidence={"median": float(np.median(values)), "of answers": summed},
+            causes=("wrong-sign", "other-sampling"),
         )
 
 
 def _zero_kl_causes(history: History, *, wanted: bool, still: bool) -> tuple[str, ...]:
     """Why a KL may be 0 at every step."""
-    same = ("the reference is the policy itself",) if wanted else ()
-    stays = "the weights do not change"
+    same = ("reference-is-policy",) if wanted else ()
     if not (wanted or still):
-        return ("beta is 0",)
+        return ("beta-zero",)
     if reward_rises(history):
         return same
     live = (
@@ -206,11 +153,7 @@ def _zero_kl_causes(history: History, *, wanted: bool, still: bool) -> tuple[str
         and not still
         and bool((history["learning_rate"].values > 0).any())
     )
-    other = (
-        "the optimiser holds other weights than the policy (they were replaced after it was made, "
-        "or an adapter was)"
-    )
-    return (other, *same) if live else (*same, stays)
+    return ("other-weights", *same) if live else (*same, "weights-stay")
 
 
 def _samples_ignore_kl(history: History) -> bool:
@@ -292,34 +235,14 @@ def _find_wide_gap(
         level="fatal"
         if last > (limit if widened or name == "logprob_gap" else ALWAYS_KL)
         else "warning",
-        what=(
-            f"the log-probability gap of sampler and scorer is {last:.3f} nats a choice"
-            if name == "logprob_gap"
-            else f"the KL divergence between sampler and scorer is {last:.3f} nats a token"
-        )
-        + (
-            f"; at first {first:.3f}"
-            if widened and name == "logprob_gap"
-            else f"; at first {first:.4f}"
-            if widened
-            else ""
-        ),
+        code="widened" if widened else "wide",
         since=int(steps[np.argmax(over)]),
-        evidence={"first": first, "last": last, "highest": float(values.max())},
+        evidence={"measure": name, "first": first, "last": last, "highest": float(values.max())},
         causes=unrefuted_causes(
-            history,
-            "the sampler has old weights (a failed or cached transfer)",
-            "its cache of prompts holds states of old weights",
-            ("the policy became sharper in 16 bits", _keeps_entropy),
+            history, "old-weights", "stale-cache", ("sharper-policy", _keeps_entropy)
         )
         if widened
-        else (
-            "another temperature, top-p or top-k than the scorer's",
-            "another template or other tokens",
-        ),
-        fix="compare log-probabilities of one answer in both; publish the weights again, or "
-        "correct by "
-        "truncated importance sampling",
+        else ("other-sampling", "other-template"),
     )
 
 
@@ -337,53 +260,31 @@ def _find_far_ratios(history: History) -> Iterator[Finding]:
     mean, highest = history["importance_ratio_mean"], history["importance_ratio_max"]
     off = np.isfinite(mean.values) & ((mean.values > 1.5) | (mean.values < 0.67))
     far = len(highest) >= 5 and recent_median(highest) > 100
-    if len(mean) >= 5 and off[-WINDOW:].mean() > 0.5:
+    in_mean = len(mean) >= 5 and bool(off[-WINDOW:].mean() > 0.5)
+    if in_mean:
         found, since = float(np.median(mean.values[-WINDOW:])), int(mean.steps[off][0])
-        what = f"importance ratios are {found:.3g} in the mean"
     elif far:
         found, since = recent_median(highest), int(highest.steps[np.argmax(highest.values > 100)])
-        what = f"importance ratios go up to {found:.3g} at most steps"
     else:
         return
     most = max(finite_values(highest.values), default=np.inf)
-    product = "ratios are a product over a whole answer" + (
-        f", cut at {most:.3g}" if most < 100 else ", and perhaps cut at a limit"
-    )
-    if sampler_matches(history):
-        known = "logprob_gap" if len(history["logprob_gap"]) else "mismatch_kl"
-        size = f"{'differ' if known == 'gap' else 'have a KL divergence of'}{' by' if known == 'gap' else ''}"
-        what += (
-            f", but sampler and scorer {size} {abs(recent_median(history[known])):.2g} nats a token: the "
-            "sampler is right"
-        )
-        causes: tuple[str, ...] = (
-            (
-                f"{product}: small differences of many tokens multiply, and the whole batch is "
-                "weighed "
-                "down"
-            ),
-        )
-        fix = (
-            "take ratios by token, or the mean over an answer's tokens (sequence_mean) in place of "
-            "the sum"
-        )
-    else:
-        what += "; where sampler and scorer are one distribution they are 1"
-        causes = ("the sampler has another temperature, other filters or old weights", product)
-        fix = "compare log-probabilities of one answer in sampler and scorer" + (
-            "; truncate the ratios" if far else "; where they agree, take ratios by token"
-        )
+    matches = sampler_matches(history)
+    known = "logprob_gap" if len(history["logprob_gap"]) else "mismatch_kl"
     yield Finding(
         level="warning",
-        what=what,
+        code="products" if matches else "far-ratios",
         since=since,
         evidence={
             "ratio": found,
+            "in the mean": in_mean,
             "logprob_gap": recent_median(history["logprob_gap"]),
             "KL divergence": recent_median(history["mismatch_kl"]),
+            "measure": known,
+            "difference": abs(recent_median(history[known])),
+            "cut": float(most) if most < 100 else None,
+            "far": far,
         },
-        causes=causes,
-        fix=fix,
+        causes=("product-of-small",) if matches else ("other-sampler", "product"),
     )
 
 
@@ -415,44 +316,30 @@ def find_entropy(history: History) -> Iterator[Finding]:
         gone = np.flatnonzero(values < GONE)
         yield Finding(
             level="note" if reward.t > 2 else "warning",
-            what=f"the entropy fell from {first:.3f} to {last:.4f} nats a token: the answers of a "
-            "group are nearly "
-            "the same",
+            code="gone",
             since=int(steps[gone[0]]) if len(gone) else None,
             evidence={"first": first, "last": last},
             causes=unrefuted_causes(
                 history,
-                ("many steps on few prompts", lambda run: 0 < recent_median(run["epoch"]) < 1),
+                ("few-prompts", lambda run: 0 < recent_median(run["epoch"]) < 1),
                 (
-                    "a low temperature",
+                    "low-temperature",
                     lambda run: run.settings.get("sampling.temperature", 0) >= WARM or first > MUCH,
                 ),
-                (
-                    "a clip that lets only likely tokens rise",
-                    lambda run: recent_median(run["clip_fraction"]) == 0,
-                ),
-                "no penalty that holds the policy near its reference",
-            ),
-            fix=(
-                "stop where the evaluation stopped rising; for a longer run raise the upper clip "
-                "or take more prompts"
+                ("clip", lambda run: recent_median(run["clip_fraction"]) == 0),
+                "no-penalty",
             ),
         )
     elif last > first + MUCH and last > 2 * first:
         falling = reward.t < -2
         yield Finding(
             level="fatal" if falling else "warning",
-            what=f"the entropy rose from {first:.2f} to {last:.2f} nats a token"
-            + (" while the reward fell: the policy is coming apart" if falling else ""),
+            code="comes-apart" if falling else "rose",
             since=int(steps[np.argmax(values > first + MUCH)]),
             evidence={"first": first, "last": last},
             causes=unrefuted_causes(
-                history,
-                "too high a learning rate",
-                ("sampler and scorer disagree", sampler_matches),
-                "an entropy bonus that pays more than the task",
+                history, "high-rate", ("sampler-apart", sampler_matches), "entropy-bonus"
             ),
-            fix="go back to a checkpoint before that step, with half the learning rate",
         )
 
 
@@ -495,22 +382,11 @@ def find_untrained(history: History) -> Iterator[Finding]:
     )
     yield Finding(
         level="warning" if len(right) or history.kind == "rl" else "note",
-        what=f"the {what} is {values[0]:.1f} nats a token at step {int(series.steps[0])}: about "
-        "what random weights "
-        "have",
         since=int(series.steps[0]),
         evidence={what: float(values[0])}
-        | ({"token_accuracy": float(right[0])} if len(right) else {}),
-        causes=(
-            *([f"{name_high_rate(history)}: the first steps broke the model"] if broke else []),
-            (
-                "weights that were not found, or loaded in part (look for 'newly initialized' in "
-                "what "
-                "the program said)"
-            ),
-            "another tokenizer than the model's",
-        ),
-        fix="have the model continue a sentence before training",
+        | ({"token_accuracy": float(right[0])} if len(right) else {})
+        | rate_evidence(history),
+        causes=(*(["broke-at-first"] if broke else []), "not-loaded", "other-tokenizer"),
     )
 
 
@@ -551,18 +427,14 @@ def find_unchanged(history: History) -> Iterator[Finding]:
             continue
         yield Finding(
             level="warning",
-            what=f"after {after.stage} {same} of {len(rows)} greedy answers on {after.where} are "
-            "letter by letter "
-            f"those of {before.stage}",
-            evidence={"same": same, "n": len(rows)},
-            causes=(
-                (
-                    "the weights before training were evaluated: an adapter that was not loaded, a "
-                    "wrong path"
-                ),
-                "a learning rate too low for any weight to move",
-            ),
-            fix="compare the weights of both models; look at the learning rate",
+            evidence={
+                "same": same,
+                "n": len(rows),
+                "stage": after.stage,
+                "where": after.where,
+                "before": before.stage,
+            },
+            causes=("old-weights", "low-rate"),
         )
 
 

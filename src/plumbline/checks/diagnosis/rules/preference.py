@@ -87,23 +87,16 @@ def find_no_margin(history: History) -> Iterator[Finding]:
         series = margin if none else loss
         yield Finding(
             level="fatal" if none or not len(margin) else "warning",
-            what=(
-                "the margin of chosen over rejected answers is exactly 0"
-                if none
-                else "the loss is ln 2"
-            )
-            + f" in nearly all of {len(series)} logged steps"
-            + (" and the loss ln 2" if none and guess else "")
-            + ": nothing is learnt of the pairs",
+            code="zero-margin" if none else "equal-loss",
             since=int(series.steps[0]),
-            evidence={"loss": round(float(np.nanmedian(loss.values)), 4) if len(loss) else None},
+            evidence={
+                "loss": round(float(np.nanmedian(loss.values)), 4) if len(loss) else None,
+                "logged steps": len(series),
+                "loss is ln 2": guess,
+            },
             causes=_no_margin_causes(history)
             if none or not len(margin)
-            else ("a learning rate that is too low", "a beta near 0"),
-            fix=(
-                "print the four log-probabilities of one pair: of both answers, by the policy and "
-                "by the reference"
-            ),
+            else ("low-rate", "beta-near-zero"),
         )
         return
     right, values, margins = (
@@ -127,24 +120,14 @@ def find_no_margin(history: History) -> Iterator[Finding]:
     ):
         yield Finding(
             level="warning",
-            what=f"the accuracy of the pairs is {late.mean():.2f} in the second half of "
-            f"{len(right)} logged steps, and "
-            f"the loss {np.median(values):.3f}: no better than a coin (ln 2 = 0.693)",
+            code="coin",
             since=int(loss.steps[0]),
-            evidence={"accuracy": round(float(late.mean()), 3), "loss": float(np.median(values))},
-            causes=(
-                (
-                    "labels that say nothing: chosen and rejected in no order, or half of the "
-                    "pairs "
-                    "swapped"
-                ),
-                "a learning rate or a beta that is too low",
-                "answers that are cut before they differ",
-            ),
-            fix=(
-                "read twenty pairs and say which is better; then raise the learning rate tenfold for 50 "
-                "steps"
-            ),
+            evidence={
+                "accuracy": round(float(late.mean()), 3),
+                "loss": float(np.median(values)),
+                "logged steps": len(right),
+            },
+            causes=("random-labels", "low-rate-or-beta", "cut-early"),
         )
 
 
@@ -179,19 +162,13 @@ def _no_margin_causes(history: History) -> tuple[str, ...]:
     frozen = len(gradient) > 0 and not moves
     causes = unrefuted_causes(
         history,
-        ("chosen and rejected answers are the same texts", lambda _: moves or (known and not same)),
-        (
-            "the reference is the policy itself: one object, or the same adapter",
-            lambda _: paid or frozen or same,
-        ),
-        ("beta is 0", lambda _: paid or moves or same),
-        ("the weights that are trained are frozen", lambda _: moves or same),
-        (
-            "a learning rate of 0, or one that 16-bit weights round away",
-            lambda run: paid or same or highest_learning_rate(run) > ROUNDED,
-        ),
+        ("same-texts", lambda _: moves or (known and not same)),
+        ("reference-is-policy", lambda _: paid or frozen or same),
+        ("beta-zero", lambda _: paid or moves or same),
+        ("frozen", lambda _: moves or same),
+        ("no-rate", lambda run: paid or same or highest_learning_rate(run) > ROUNDED),
     )
-    return causes or ("chosen and rejected answers are read from the same column",)
+    return causes or ("same-column",)
 
 
 LOW, HIGH = 0.45, 0.75
@@ -222,19 +199,10 @@ def find_swapped_pairs(history: History) -> Iterator[Finding]:
         if late < min(LOW, 0.5 - SURE * error) and falls:
             yield Finding(
                 level="fatal" if late < 1 - HIGH else "warning",
-                what=f"the accuracy of the pairs fell from {right[:third].mean():.2f} to "
-                f"{late:.2f}: below a half, so "
-                "the rejected answers are preferred",
+                code="fell",
                 since=int(steps[-third]) if len(steps) >= third else None,
                 evidence={"first": float(right[:third].mean()), "last": late},
-                causes=(
-                    "chosen and rejected are swapped, in the columns or in the loss",
-                    "too high a learning rate",
-                ),
-                fix=(
-                    "read one pair as the trainer sees it; the one named chosen should be the "
-                    "better one"
-                ),
+                causes=("swapped", "high-rate"),
             )
             return
     series = history["eval/preference/accuracy"]
@@ -243,20 +211,21 @@ def find_swapped_pairs(history: History) -> Iterator[Finding]:
     if len(held) < 3 or not len(right) or right[-third:].mean() < HIGH:
         return
     if held[-1] < LOW and held[-2] < LOW and kendall_z(held) <= 0:
-        what, cause = "falls below a half", "the held-out pairs are swapped, or those of training"
+        code, cause = "held-out-fell", "one-swapped"
     elif np.abs(held - 0.5).max() < COIN:
-        what, cause = "stays a guess", "labels that say nothing, which were learnt by heart"
+        code, cause = "held-out-coin", "random-labels"
     else:
         return
     yield Finding(
         level="warning",
-        what=f"the accuracy of held-out pairs {what} ({held[0]:.2f} to {held[-1]:.2f}), while that "
-        "of training is "
-        f"{right[-third:].mean():.2f}",
+        code=code,
         since=int(series.steps[0]),
-        evidence={"held-out": float(held[-1]), "training": float(right[-third:].mean())},
-        causes=(cause, "held-out pairs of another kind"),
-        fix="read twenty held-out pairs, and say which answer is better",
+        evidence={
+            "held-out": float(held[-1]),
+            "held-out at first": float(held[0]),
+            "training": float(right[-third:].mean()),
+        },
+        causes=(cause, "other-kind"),
     )
 
 
@@ -291,18 +260,7 @@ def find_less_likely(history: History) -> Iterator[Finding]:
     begun = float(chosen[: max(1, len(chosen) // 10)].mean())
     yield Finding(
         level="warning" if last < 2 * begun < -2 * WHOLE else "note",
-        what=f"the chosen answers' log-probability fell from {begun:.3g} to {last:.3g}, as the "
-        "rejected ones' did: the "
-        "margin grows because those fall faster",
         since=int(history["preference/logps_chosen"].steps[0]),
         evidence={"first": begun, "last": last},
-        causes=(
-            "pairs that are much alike",
-            "answers that the model would not give",
-            "a low beta or a high learning rate",
-        ),
-        fix=(
-            "add a loss on the chosen answers (TRL: rpo_alpha), begin with SFT on them, or raise "
-            "beta"
-        ),
+        causes=("pairs-alike", "foreign-answers", "low-beta-or-high-rate"),
     )

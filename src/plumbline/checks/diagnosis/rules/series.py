@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from plumbline.checks.check import Finding
+from plumbline.checks.check import Finding, Level
 from plumbline.checks.diagnosis.check import rule
 from plumbline.checks.diagnosis.facts import (
     is_batch_spread,
@@ -84,104 +84,55 @@ def find_not_finite(history: History) -> Iterator[Finding]:
     # What is paid breaks the loss of its step, and a loss breaks what is paid from the next step
     # on.
     first = min(found, key=lambda name: (found[name][0], not name.startswith(PAID)))
-    paid = first.startswith(PAID)
     step, _, value = found[first]
-    others = [name for name in found if name != first]
-    measured = all(name.startswith("eval/") for name in found)
-    spared = all(
-        name.startswith("reward/") and np.isnan(value) for name, (_, _, value) in found.items()
+    code = (
+        "evaluation"
+        if all(name.startswith("eval/") for name in found)
+        else "log-only"
+        if _is_log_only(history, found)
+        else "no-target"
+        if _has_empty_batches(history, found)
+        else "skipped"
+        if set(found) == {"grad_norm"} and _is_passing(history["grad_norm"].values)
+        else "part"
+        if all(name.startswith("reward/") and np.isnan(one[2]) for name, one in found.items())
+        else "reward"
+        if first.startswith(PAID)
+        else "training"
     )
-    without = _has_empty_batches(history, found)
-    skipped = set(found) == {"grad_norm"} and (without or _is_passing(history["grad_norm"].values))
-    shown = _is_log_only(history, found)
-    hidden = (
-        first == "grad_norm"
-        and (written := history["loss"].values[history["loss"].steps == step]).size > 0
-    )
-    hidden = hidden and bool(written[0] == 0) and bool((history["loss"].values != 0).any())
+    level, causes = NOT_FINITE[code]
+    refuted = {"no-target" if history.kind == "rl" else "division"}
+    if step <= history["loss"].steps[:1].sum():
+        refuted.add("high-rate")
     # transformers logs a loss that is NaN as 0.0, and only the gradient tells
     # (logging_nan_inf_filter, on by default).
+    written = history["loss"].at(step) if first == "grad_norm" else ()
+    hidden = len(written) > 0 and written[0] == 0 and (history["loss"].values != 0).any()
     yield Finding(
-        level="note" if spared else "warning" if measured or skipped or shown else "fatal",
-        what=f"{first} is {value} at step {step}"
-        + (f", and so are {', '.join(others)}" if others else "")
-        + (
-            "; the loss, which transformers writes as 0 where it is NaN, is 0 there"
-            if hidden
-            else ""
-        ),
+        level=level,
+        code=code,
         since=step,
         evidence={
-            f"{name}: steps that are not finite": count for name, (_, count, _) in found.items()
+            "series": first,
+            "value": value,
+            "also": [name for name in found if name != first],
+            "steps": {name: count for name, (_, count, _) in found.items()},
+            "loss hidden": bool(hidden),
         },
-        causes=unrefuted_causes(
-            history,
-            *(
-                (
-                    (
-                        "an evaluation in 16 bits, or of rows without a target; what was trained "
-                        "is "
-                        "finite"
-                    ),
-                )
-                if measured
-                else (
-                    (
-                        "the trainer computes it for the log alone: the loss stays finite after "
-                        "that "
-                        "step"
-                    ),
-                )
-                if shown
-                else ("batches without a target, whose loss is a mean of nothing",)
-                if without
-                else ("a loss scaler of 16 bits, or the trainer, that skipped these steps",)
-                if skipped
-                else (
-                    (
-                        "the function is not for the prompts of these steps, and TRL leaves it out "
-                        "of "
-                        "the reward"
-                    ),
-                )
-                if spared
-                else (
-                    "a reward function that divides by 0, takes a logarithm of it, or returned NaN",
-                )
-                if paid
-                else (
-                    ("too high a learning rate", lambda run: step <= run["loss"].steps[:1].sum()),
-                    (
-                        "a batch without a target, whose loss is a mean of nothing",
-                        lambda run: run.kind == "rl",
-                    ),
-                )
-            ),
-            ("an overflow in 16 bits", lambda _: without or shown or paid),
-            (
-                "a division by the length or the spread of an empty or constant group",
-                lambda run: run.kind == "sft" or measured or shown or paid,
-            ),
-        ),
-        fix="count the targets of these batches, and leave out rows without any"
-        if without
-        else (
-            "compute it by hand for one batch; where the coefficient of the KL is 0, switch its "
-            "log off"
-        )
-        if shown
-        else "look at what it returns for these prompts; the reward itself is finite"
-        if spared
-        else (
-            f"find the answer of step {step} whose reward is {value}; go back to a checkpoint "
-            "before that step"
-        )
-        if paid
-        else (
-            "go back to a checkpoint before that step, look at its batch, then lower the learning "
-            "rate or use float32"
-        ),
+        causes=tuple(cause for cause in causes if cause not in refuted),
     )
+
+
+NOT_FINITE: Mapping[str, tuple[Level, tuple[str, ...]]] = {
+    "evaluation": ("warning", ("evaluated-so", "overflow")),
+    "log-only": ("warning", ("for-the-log",)),
+    "no-target": ("warning", ("no-target",)),
+    "skipped": ("warning", ("loss-scaler", "overflow", "division")),
+    "part": ("note", ("not-for-these",)),
+    "reward": ("fatal", ("reward-function",)),
+    "training": ("fatal", ("high-rate", "no-target", "overflow", "division")),
+}
+"""The level and the likely causes of what was found."""
 
 
 def _is_log_only(history: History, found: Mapping[str, object]) -> bool:
@@ -261,8 +212,8 @@ def _dead_steps(history: History) -> tuple[np.ndarray, list[str]]:
     """
     loss = history["loss"]
     found = np.abs(loss.values) < max(1e-12, loss.rounding)
-    names = ["the loss"]
-    for name, label in (("grad_norm", "the gradient"), ("entropy", "the entropy")):
+    names = ["loss"]
+    for name in ("grad_norm", "entropy"):
         series = history[name]
         if not np.array_equal(series.steps, loss.steps):
             continue
@@ -270,9 +221,9 @@ def _dead_steps(history: History) -> tuple[np.ndarray, list[str]]:
         if name == "entropy" and not (at & found).any():
             continue  # of another batch, or over the prompt
         found &= at
-        names.append(label)
-    if history.kind == "rl" and "the entropy" not in names:
-        found &= ("the gradient" in names) & (
+        names.append(name)
+    if history.kind == "rl" and "entropy" not in names:
+        found &= ("grad_norm" in names) & (
             _steps_with_spread(history, loss.steps)
             if _has_logged_spread(history)
             else _is_regular(found)
@@ -326,40 +277,26 @@ def _dead_steps_finding(history: History, dead: np.ndarray, names: list[str]) ->
     steps = history["loss"].steps[dead]
     apart = np.diff(np.flatnonzero(dead))
     regular = _is_regular(dead)
-    listed = f"{', '.join(names[:-1])} and {names[-1]} are" if len(names) > 1 else f"{names[0]} is"
     return Finding(
         level="warning",
-        what=(
-            f"{listed} exactly 0 in {dead.mean():.0%} of the logged steps ({int(dead.sum())} of "
-            f"{len(dead)}"
-        )
-        + (f", every {apart[0]} steps" if regular else "")
-        + "), among steps that are good: these batches teach nothing",
+        code="dead-steps",
         since=int(steps[0]),
-        evidence={"share of steps": round(float(dead.mean()), 3), "steps": steps[:10].tolist()},
+        evidence={
+            "series": names,
+            "share of steps": round(float(dead.mean()), 3),
+            "steps": steps[:10].tolist(),
+            "dead steps": len(steps),
+            "logged steps": len(dead),
+            "every": int(apart[0]) if regular else None,
+        },
         causes=unrefuted_causes(
             history,
-            "no token of these batches is a target: answers that are cut off by the longest "
-            "length, or masked",
-            (
-                "a loss of NaN, which transformers writes as 0",
-                lambda run: len(run["grad_norm"]) > 0,
-            ),
-            ("an empty batch, as at the end of an epoch", lambda _: not regular),
+            "no-target",
+            ("nan-as-zero", lambda run: len(run["grad_norm"]) > 0),
+            ("empty-batch", lambda _: not regular),
         )
         if history.kind == "sft"
-        else (
-            (
-                "all answers of these batches are masked out of the loss (cut ones, or by the mask "
-                "of "
-                "tools)"
-            ),
-            "a process without answers of its own at these steps",
-        ),
-        fix=(
-            "count the targets of these batches; leave out rows without any, or raise the longest "
-            "length"
-        ),
+        else ("masked-answers", "idle-process"),
     )
 
 
@@ -374,24 +311,13 @@ def _find_zero_from_step(history: History) -> Iterator[Finding]:
         return
     yield Finding(
         level="fatal",
-        what=(
-            f"the loss is exactly 0 since step {start}; just before it was "
-            f"{np.median(before[-LOSS_ZERO_FEW:]):.3g}"
-        ),
+        code="zero-from-step",
         since=start,
         evidence={
             "steps": len(loss.since(start)),
             "before": float(np.median(before[-LOSS_ZERO_FEW:])),
         },
-        causes=(
-            "a loss of NaN, which transformers writes as 0",
-            "an overflow in 16 bits",
-            "no target in these batches",
-        ),
-        fix=(
-            f"go back to a checkpoint before step {start}, and look at the loss of that batch in "
-            "float32"
-        ),
+        causes=("nan-as-zero", "overflow", "batches-without-target"),
     )
 
 
@@ -410,19 +336,10 @@ def _find_zero_at_start(history: History) -> Iterator[Finding]:
     rises = float(np.abs(values[-max(3, len(values) // 10) :]).mean()) > 10 * ZERO
     yield Finding(
         level="note",
-        what="the loss is 0 at first"
-        + (" and rises with the distance to the reference" if rises else " and stays about there")
-        + ": that is no fault, the gradient is not 0",
+        code="zero-at-first",
         since=int(loss.steps[0]),
-        evidence={"grad_norm": float(np.median(norms))},
-        causes=(
-            (
-                "advantages sum to 0, and where a batch is used once the ratio is 1: the value of "
-                "the "
-                "loss says nothing"
-            ),
-        ),
-        fix="judge by the reward and the evaluation",
+        evidence={"grad_norm": float(np.median(norms)), "rises": rises},
+        causes=("advantages-cancel",),
     )
 
 
@@ -469,29 +386,15 @@ def find_jump(history: History) -> Iterator[Finding]:
     names = together[step]
     if len(names) < 2 or not names.keys() & {"reward", "entropy"}:
         return
-    listed = ", ".join(
-        f"{name} {before:.3g} to {after:.3g}" for name, (_, before, after) in names.items()
-    )
     every = int(np.median(np.diff(history["reward"].steps))) if len(history["reward"]) > 1 else 1
     rose = "reward" in names and names["reward"][2] > names["reward"][1]
     yield Finding(
         # a quick gain may fall between two logged steps
         level="note" if rose and every > 1 else "warning",
-        what=(
-            f"{len(names)} series jump at step {step}: {listed}; training alone changes them slowly"
-        )
-        + (", so this gain may not be learnt" if rose else ""),
+        code="reward-jumps-up" if rose else "jump",
         since=step,
         evidence={name: round(after - before, 4) for name, (_, before, after) in names.items()},
-        causes=(
-            "a resume with other weights, or without the optimiser's state",
-            "other data from that step on",
-            "another version of the reward, the prompt or the sampler's settings",
-        ),
-        fix=(
-            f"look at what changed at step {step}, and compare answers to the same prompts before "
-            "and after"
-        ),
+        causes=("resume", "other-data", "other-version"),
     )
 
 
@@ -555,13 +458,10 @@ def find_slower(history: History) -> Iterator[Finding]:
         return
     yield Finding(
         level="note",
-        what=f"steps take {grew:.1f} times as long as at first"
-        + (", a token" if len(length) >= SLOWER_ENOUGH else ""),
-        evidence={"times": round(grew, 2), "seconds": float(np.median(seconds[-width:]))},
-        causes=(
-            "memory that is not given back",
-            "workers of the verifier or the sampler that died",
-            "other work",
-        ),
-        fix="look at memory and at how many workers live",
+        evidence={
+            "times": round(grew, 2),
+            "seconds": float(np.median(seconds[-width:])),
+            "a token": len(length) >= SLOWER_ENOUGH,
+        },
+        causes=("memory", "dead-workers", "other-work"),
     )

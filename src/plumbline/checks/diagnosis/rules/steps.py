@@ -80,26 +80,16 @@ def _exhausted_finding(
     section = f"{history.kind}.optimiser"
     return Finding(
         level=level,
-        what=f"from step {start} on the learning rate is below a hundredth of its highest "
-        f"({peak:.1e}): "
-        f"{share:.0%} of {planned} steps change next to nothing"
-        if peak > 0
-        else (
-            f"the learning rate is 0 at all of {len(history['learning_rate'])} logged steps: nothing changes"
-        ),
+        code="runs-out" if peak > 0 else "always-zero",
         since=start,
         evidence={
             "share of steps": round(share, 3),
             "highest": peak,
             "last": float(history["learning_rate"].values[-1]),
+            "planned steps": planned,
+            "logged steps": len(history["learning_rate"]),
         },
-        causes=(
-            "a schedule that ends before the run does",
-            "a run resumed past the end of its schedule",
-        )
-        if peak > 0
-        else ("a learning rate of 0, or a schedule that was made for 0 steps",),
-        fix="a constant rate after a short warmup, or a schedule over all of the steps",
+        causes=("schedule-too-short", "resumed-past-schedule") if peak > 0 else ("no-rate",),
         change={f"{section}.schedule": "constant", f"{section}.warmup": 0.05},
     )
 
@@ -147,36 +137,26 @@ def find_small_updates(history: History) -> Iterator[Finding]:
         measure_outcome(history),
     )
     low = highest < ADAPTERS[0] / FAR_OFF and not (came and came.better)
-    causes: tuple[str, ...] = ()
     if 0 < travelled < FAR and not (steps < 50 and values.max() > LOW):
-        what = (
-            f"the learning rates of all {steps + left} steps add up to {travelled:.1e}: no weight "
-            "can have moved "
-        )
-        what += "further, and 16-bit weights of usual size round such steps away"
-        causes = ("a slip in the exponent, or a learning rate for another optimiser",)
+        code, causes = "no-way", (*adapter, "slip")
     elif low and (
         adapter or (history.kind == "rl" and came and 0 < highest <= 1.001 * FULL[0] / FAR_OFF)
     ):
-        what = (
-            f"the learning rate is {highest:.1e} at "
-            f"most{', and an adapter is trained' if adapter else ''}: usual are "
-        )
-        what += (
-            f"{FULL[0]:.0e} to {FULL[1]:.0e} for all weights, {ADAPTERS[0]:.0e} to "
-            f"{ADAPTERS[1]:.0e} for adapters"
-        )
-        what += f"; {came.summary}" if came else ""
+        code, causes = "unusual-rate", adapter
     else:
         return
     usual = FULL[1] if history.settings.get("model.lora.rank") is None else ADAPTERS[0]
     yield Finding(
         level="warning",
-        what=what,
+        code=code,
         since=int(rate.steps[0]),
-        evidence={"sum of learning rates": travelled, "highest learning rate": highest},
-        causes=(*adapter, *causes),
-        fix="raise the learning rate: 1e-6 to 5e-6 for full weights, 1e-5 to 1e-4 for adapters",
+        evidence={
+            "sum of learning rates": travelled,
+            "highest learning rate": highest,
+            "steps": steps + left,
+            "adapter": bool(adapter),
+        },
+        causes=causes,
         change={f"{history.kind}.optimiser.learning_rate": usual},
     )
 
@@ -192,6 +172,12 @@ def highest_learning_rate(history: History) -> float:
     return max(rates, default=float("nan"))
 
 
+def rate_evidence(history: History) -> dict[str, float]:
+    """The figure of the causes that name the highest rate, where one is known."""
+    highest = highest_learning_rate(history)
+    return {"rate": highest} if np.isfinite(highest) else {}
+
+
 def adapter_rate_cause(history: History) -> tuple[str, ...]:
     """The cause that a rate is for all weights, where an adapter is known to be trained."""
     if (
@@ -199,9 +185,7 @@ def adapter_rate_cause(history: History) -> tuple[str, ...]:
         or not highest_learning_rate(history) < ADAPTERS[0] / 2
     ):
         return ()
-    return (
-        f"a learning rate for all weights ({FULL[0]:.0e} to {FULL[1]:.0e}), given to an adapter",
-    )
+    return ("rate-for-all-weights",)
 
 
 SPIKE = 10.0
@@ -242,29 +226,18 @@ def find_gradient_spikes(history: History) -> Iterator[Finding]:
     ):
         yield Finding(
             level="warning",
-            what=f"the gradient's norm is over {SPIKE:.0f} times its median ({middle:.2g}) in "
-            f"{int(spikes.sum())} "
-            "steps, "
-            f"up to {values.max():.3g}",
+            code="spikes",
             since=int(series.steps[spikes][0]),
             evidence={"steps": int(spikes.sum()), "highest": float(values.max()), "median": middle},
-            causes=("too high a learning rate", "a few answers of extreme length or probability"),
-            fix="lower the learning rate, and look at the completions of these steps",
+            causes=("high-rate", "extreme-answers"),
         )
     elif middle > SPIKE * clip and history.kind == "rl":
         yield Finding(
             level="warning",
-            what=f"the gradient's norm is {middle:.3g} in the middle, {middle / clip:.0f} times "
-            "the "
-            f"clip of {clip:g}: "
-            "its length says nothing, and steps with a strong signal count no more than others",
+            code="far-above-clip",
             since=int(series.steps[0]),
-            evidence={"median": middle, "max_grad_norm": clip},
-            causes=(
-                "a loss summed over tokens instead of averaged",
-                "a very low probability of the answers",
-            ),
-            fix="look at the loss's denominator; raise the clip or lower the learning rate",
+            evidence={"median": middle, "max_grad_norm": clip, "times": middle / clip},
+            causes=("summed-loss", "unlikely-answers"),
         )
 
 
@@ -302,33 +275,19 @@ def find_clip_idle(history: History) -> Iterator[Finding]:
     if len(values) < 10 or not zero_mask(history["clip_fraction"], 1e-300).all():
         return
     epochs = history.settings.get("rl.inner_epochs")
-    several = isinstance(epochs, int) and epochs > 1
+    evidence = {"steps": len(values), "uses of a batch": epochs}
+    if not (isinstance(epochs, int) and epochs > 1):
+        yield Finding("note", "ratio-is-1", evidence=evidence)
+        return
     yield Finding(
-        level="warning" if several else "note",
-        what="no term was ever clipped"
-        + (
-            (
-                f", although each batch is used {epochs} times: the old log-probabilities are the "
-                "new "
-                "ones"
-            )
-            if several
-            else ": where each batch is used once the ratio is 1 and a clip cannot act"
-        ),
-        evidence={"steps": len(values), "uses of a batch": epochs},
+        level="warning",
+        code="old-are-new",
+        evidence=evidence,
         causes=unrefuted_causes(
             history,
-            "old log-probabilities computed with the weights that are being trained",
-            (
-                "a learning rate too low to move a ratio",
-                lambda run: recent_median(run["kl"]) > MOVED,
-            ),
-        )
-        if several
-        else (),
-        fix="take the log-probabilities that were recorded when the answers were drawn"
-        if several
-        else "",
+            "computed-anew",
+            ("low-rate", lambda run: recent_median(run["kl"]) > MOVED),
+        ),
     )
 
 
@@ -352,13 +311,11 @@ def find_ratio_capped(history: History) -> Iterator[Finding]:
         return
     yield Finding(
         level="note",
-        what=f"the highest importance ratio is {top:.4g} in {at_cap.mean():.0%} of the logged "
-        "steps: it is "
-        "logged after it was cut, so a gap that widens would not be seen in it",
         since=int(series.steps[np.isfinite(series.values)][np.argmax(at_cap)]),
-        evidence={"cap": top, "share of steps": round(float(at_cap.mean()), 3)},
-        causes=("truncated importance sampling",),
-        fix="watch the logged difference of the log-probabilities"
-        if len(history["logprob_gap"]) or len(history["mismatch_kl"])
-        else "log the difference of the log-probabilities as it is, before any cut, and watch that",
+        evidence={
+            "cap": top,
+            "share of steps": round(float(at_cap.mean()), 3),
+            "difference logged": len(history["logprob_gap"]) + len(history["mismatch_kl"]) > 0,
+        },
+        causes=("truncated",),
     )
