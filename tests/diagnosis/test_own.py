@@ -131,7 +131,7 @@ def test_a_gain_inside_the_noise_asks_for_clusters_where_there_are_some():
     )
     findings = examine(stored(clustered(before), clustered(after)), CHECKS).findings
     (found,) = [one for one in findings if one.check == "gain"]
-    assert "take 32 clusters of 8 examples" in found.fix
+    assert (found.evidence["wanted"], found.evidence["unit"]) == (32, "clusters of 8 examples")
 
 
 def test_a_strict_parser_that_is_paid_by_is_named():

@@ -11,8 +11,8 @@ from tests.doorstep.findings import LOUD, NEVER, listed
 
 FOLDER = Path(__file__).with_name("logs")
 RANKS = ("wrong", "silently wrong", "unclear", "right")
-DIRECTIONS = {"stayed": "did not", "cannot": "cannot|too few", "rose": "rose", "fell": "fell"}
-"""A direction of the outcome, and the words of it; the first that fits."""
+DIRECTIONS = {"still": "stayed", "rose": "rose", "fell": "fell"}
+"""The outcome's verdicts as answers have them; any other cannot be told."""
 
 Verdict = tuple[str, str]
 
@@ -98,10 +98,10 @@ def _grade_outcome(stage: dict, answer: dict[str, Any]) -> Verdict:
     """Where the reward or the loss went. That it did not become better is true of what became
     worse."""
     wanted = listed(answer["outcome"])
-    said = stage["outcome"]["summary"] if stage["outcome"] else "cannot be told"
-    found = next((one for one, words in DIRECTIONS.items() if re.search(words, said)), "cannot")
+    outcome = stage["outcome"] or {"verdict": "open", "series": "", "summary": "nothing"}
+    said, found = outcome["summary"], DIRECTIONS.get(outcome["verdict"], "cannot")
     if found in wanted:
         return "right", ""
-    worse = "rose" if "loss" in said else "fell"
+    worse = "rose" if outcome["series"] == "loss" else "fell"
     vague = found == "cannot" or (found == "stayed" and worse in wanted)
     return ("unclear" if vague else "wrong"), f"the outcome is {' or '.join(wanted)}, but: {said}"

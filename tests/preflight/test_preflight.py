@@ -419,12 +419,12 @@ def test_what_is_planted_is_found_and_nothing_else_is_fatal(plan, plant, check, 
 
 def test_examples_that_share_a_cluster_are_said_to_count_for_less(plan):
     few_to_evaluate(plan)
-    fixes = [one.fix for one in plan.look().findings if one.check == "evaluation-size"]
+    alone = [one.evidence for one in plan.look().findings if one.check == "evaluation-size"]
     plan.rows["test"] = [
         replace(row, cluster=f"c{n // 5}") for n, row in enumerate(plan.rows["test"])
     ]
-    shared = [one.fix for one in plan.look().findings if one.check == "evaluation-size"]
-    assert ["cluster" in fix for fix in (*fixes, *shared)] == [False, True]
+    shared = [one.evidence for one in plan.look().findings if one.check == "evaluation-size"]
+    assert [evidence["clusters"] for evidence in (*alone, *shared)] == [False, True]
 
 
 @pytest.mark.parametrize("what", SETTINGS)

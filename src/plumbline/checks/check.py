@@ -15,7 +15,7 @@ from typing import Any, Generic, Literal, TypeVar
 import numpy as np
 
 from plumbline.checks.messages import find_cause, find_message, name_terms, render_message
-from plumbline.errors import UntrustedCodeError
+from plumbline.errors import PlumblineError, UntrustedCodeError
 
 Level = Literal["fatal", "warning", "note"]
 """fatal: the result is false, or there will be none. warning: it is likely worse than it could be.
@@ -24,6 +24,8 @@ LEVELS: tuple[Level, ...] = ("fatal", "warning", "note")
 Moment = Literal["before", "during", "after", "reward"]
 FOLLOWS = "follows"
 """The cause of what follows from another finding."""
+REFUSED = "refused"
+"""The code of an error that a run would end with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,19 @@ class Finding:
         figures = {"about": self.about, "since": self.since, "follows": self.follows[:1]}
         figures |= name_terms(self.check, self.evidence)
         return render_message(template, figures, self.options)
+
+
+def describe_refusal(error: PlumblineError, level: Level = "fatal", **given: Any) -> Finding:
+    """An error as a finding: its cause and its fix are figures.
+
+    Args:
+        error: of what a run would be refused with.
+        level: of the finding.
+        given: other fields of it; `evidence` is added to, for example `task`, which comes before
+            the cause.
+    """
+    evidence = {"cause": error.cause, "fix": error.fix, **given.pop("evidence", {})}
+    return Finding(level, REFUSED, evidence=evidence, **given)
 
 
 class MissingDataError(Exception):

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from types import MappingProxyType
 from typing import Any
 
@@ -174,6 +174,20 @@ def finding_to_json(finding: Finding) -> dict[str, Any]:
     values: dict[str, Any] = _replace_nonfinite(asdict(finding))
     del values["options"]
     return values | {"what": finding.what, "causes": causes, "fix": finding.fix}
+
+
+def finding_from_json(values: Mapping[str, Any]) -> Finding:
+    """What `finding_to_json` wrote.
+
+    Raises:
+        KeyError, TypeError: it is none, or has a code that is not known here.
+    """
+    known = {one.name for one in fields(Finding)} - {"causes"}
+    causes = tuple(one["code"] for one in values["causes"])
+    given = {name: tuple(one) if isinstance(one, list) else one for name, one in values.items()}
+    finding = Finding(**{name: given[name] for name in known & given.keys()}, causes=causes)
+    finding_to_json(finding)  # which needs every code
+    return finding
 
 
 def summarise_counts(

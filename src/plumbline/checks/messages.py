@@ -6,7 +6,7 @@
       causes: {CODE: sentence}
       found: {CODE: {what: sentence, fix: sentence}}
 
-`shared` holds causes of several checks. In a sentence `{NAME:.3f}` is a figure of the evidence,
+`shared` holds what several checks have. In a sentence `{NAME:.3f}` is a figure of the evidence,
 `{NAME|step}` a count with its noun, and `{key:rl.beta}` a key in the words of whose log it is. `[...]`
 is left out where a figure in it is missing, false or empty; `{?NAME}` and `{!NAME}` write nothing,
 and keep their brackets where a figure is true, or is not. `[[` and `]]` are brackets.
@@ -41,9 +41,9 @@ def find_message(check: str, code: str) -> Mapping[str, str]:
     """What was found and its remedy: the templates `what`, and `fix` where there is one.
 
     Raises:
-        KeyError: the table has no such code.
+        KeyError: neither the check nor `shared` has it.
     """
-    message: Mapping[str, str] = read_messages()[check]["found"][code]
+    message: Mapping[str, str] = _find_entry(check, code, "found")
     return message
 
 
@@ -53,14 +53,18 @@ def find_cause(check: str, code: str) -> str:
     Raises:
         KeyError: neither the check nor `shared` has it.
     """
-    table = read_messages()
-    causes: Mapping[str, str] = table[check].get("causes", {})
-    return causes[code] if code in causes else table[SHARED]["causes"][code]
+    sentence: str = _find_entry(check, code, "causes")
+    return sentence
+
+
+def _find_entry(check: str, code: str, kind: str) -> Any:
+    own = read_messages().get(check, {}).get(kind, {})
+    return own[code] if code in own else read_messages()[SHARED][kind][code]
 
 
 def name_terms(check: str, figures: Mapping[str, Any]) -> dict[str, Any]:
     """Figures with those that are codes in words."""
-    terms: Mapping[str, Mapping[str, str]] = read_messages()[check].get("terms", {})
+    terms: Mapping[str, Mapping[str, str]] = read_messages().get(check, {}).get("terms", {})
     return {
         name: terms[name][value] if name in terms and value else value
         for name, value in figures.items()
@@ -110,7 +114,7 @@ def _render_field(
     """A key or a figure; whether the figure is given becomes a condition of the brackets around
     it."""
     name, _, form = field.partition(":")
-    if name == "key":
+    if name == "key" and form:
         return options.get(form, form)
     name, _, noun = name.partition("|")
     if optional:
@@ -127,3 +131,24 @@ def _render_field(
 def _is_given(value: Any) -> bool:
     """Whether a figure is there and neither false nor empty; 0 is a figure."""
     return value is not None and value is not False and value != "" and value != () and value != []
+
+
+def list_codes() -> str:
+    """The codes and figures of every check as a page in Markdown."""
+    lines = [
+        "# Codes of findings",
+        "",
+        "`--json` has of each finding `check`, `code`, `causes` and, under `evidence`, figures. A code",
+        "keeps its meaning; its sentence may change. Any check may also have:",
+        "",
+    ]
+    table = read_messages()
+    for name in (SHARED, *sorted(table.keys() - {SHARED})):
+        entry = table[name]
+        figures = "; ".join(f"`{one}` {what}" for one, what in entry.get("figures", {}).items())
+        codes = [f"`{code}`" for code in entry.get("found", {})]
+        causes = [f"`{code}`" for code in entry.get("causes", {})]
+        lines += ["" if name == SHARED else f"\n## {name}\n", f"Finds {', '.join(codes)}."]
+        lines += [f"Causes: {', '.join(causes)}."] * bool(causes)
+        lines += [f"Figures: {figures}."] * bool(figures)
+    return "\n".join(lines) + "\n"

@@ -24,8 +24,8 @@ from typing import Any
 
 import yaml
 
-from plumbline.checks.check import LEVELS, Finding
-from plumbline.checks.findings_output import render_finding
+from plumbline.checks.check import LEVELS, Finding, describe_refusal
+from plumbline.checks.findings_output import finding_from_json, render_finding
 from plumbline.checks.preflight.settings import list_files_read
 from plumbline.config.imports import check_installed, extras, needs_of, own_folders, plugins
 from plumbline.errors import DataError, RunError, StorageError
@@ -204,10 +204,10 @@ def examine_job(spec: JobSpec, recipe: Recipe) -> Examination:
         if (
             finding.level == "fatal"
             and not spec.is_local
-            and any(one in finding.what for one in spec.there)
+            and any(one in str(value) for one in spec.there for value in finding.evidence.values())
         ):
-            what = f"not looked at, because it is on the cluster (--there): {finding.what}"
-            found[at] = Finding("note", what, check=finding.check)
+            evidence = {"finding": finding.what}
+            found[at] = Finding("note", "on-the-cluster", evidence=evidence, check=finding.check)
     found.sort(key=lambda finding: LEVELS.index(finding.level))
     return Examination(findings=tuple(found), package=package, looked_at=looked_at)
 
@@ -239,49 +239,36 @@ def refuse_job(examined: Examination, done: str = "sent") -> None:
 def _secrets(spec: JobSpec, recipe: Recipe) -> Iterator[Finding]:
     absent = [name for name in spec.secrets if not os.environ.get(name)]
     if spec.on == "process" and absent:
-        what = (
-            f"{', '.join(absent)} {'is' if len(absent) == 1 else 'are'} not set, and the job needs "
-            "it"
-        )
-        fix = f"set {absent[0]} in this shell's environment; its value is neither recorded nor sent"
-        yield Finding("fatal", what, check="secrets", fix=fix)
+        evidence = {"names": absent, "first": absent[0]}
+        yield Finding("fatal", "not-set", evidence=evidence, check="secrets")
     elif spec.on != "process" and spec.secrets:
-        where = f"{', '.join(spec.secrets)} must be in the environment of the cluster's nodes"
-        yield Finding(
-            "note",
-            f"{where}: nothing secret is sent, and the job refuses to begin without",
-            check="secrets",
-        )
+        yield Finding("note", "of-the-nodes", evidence={"names": spec.secrets}, check="secrets")
     if (
         "wandb" in recipe.run.trackers
         and "WANDB_API_KEY" not in spec.secrets
         and "WANDB_MODE" not in spec.env
     ):
-        what = "the recipe's tracker is wandb, and the job is given no WANDB_API_KEY"
-        yield Finding(
-            "warning",
-            what,
-            check="secrets",
-            fix="--secret WANDB_API_KEY, or --env WANDB_MODE=offline",
-        )
+        yield Finding("warning", "no-tracker-key", check="secrets")
 
 
 def _files(spec: JobSpec, recipe: Recipe, package: Package) -> Iterator[Finding]:
     """A package that is too large, and paths that the recipe needs and the package lacks."""
     if package.bytes > LIMIT:
         large = sorted(package.files.items(), key=lambda file: -file[1])[:5]
-        what = (
-            f"{package.folder} would be sent with {len(package.files):,} files of "
-            f"{package.bytes / 2**20:.0f} MiB, and "
-            f"Ray takes {LIMIT / 2**20:.0f} MiB; the largest: "
-            + ", ".join(f"{name} {size / 2**20:.0f} MiB" for name, size in large)
+        yield Finding(
+            level="fatal",
+            check="package-size",
+            evidence={
+                "folder": str(package.folder),
+                "files": len(package.files),
+                "mebibytes": package.bytes / 2**20,
+                "limit": LIMIT / 2**20,
+                "bytes": package.bytes,
+                "list": [f"{name} {size / 2**20:.0f} MiB" for name, size in large],
+                "first": large[0][0],
+                "largest": dict(large),
+            },
         )
-        fix = (
-            f"--exclude {large[0][0]}, or a line in .rayignore; large data belong where the "
-            "cluster reads them"
-        )
-        evidence = {"bytes": package.bytes, "largest": dict(large)}
-        yield Finding("fatal", what, check="package-size", evidence=evidence, fix=fix)
     file = find_recipe(spec.recipe)
     bundled = not file.resolve().is_relative_to(spec.working_dir)
     for path, key in [
@@ -295,38 +282,30 @@ def _files(spec: JobSpec, recipe: Recipe, package: Package) -> Iterator[Finding]
             key in {"the recipe", "extends"} or path.suffix == ".py" or not path.is_absolute()
         )
         if key == "--needs" and not path.exists():
-            what, fix = f"there is no {path}, which --needs names", "correct it, or leave it out"
-            yield Finding("fatal", what, check="files", fix=fix)
+            yield Finding("fatal", "absent", evidence={"path": str(path)}, check="files")
         elif not inside_only and spec.is_local:
             continue  # the job is on this machine
         elif not inside_only or not (Path.cwd() / path).is_relative_to(package.folder):
-            what = f"{path} ({key}) is a place of this machine, outside of what is sent"
-            fix = (
-                f"copy it into {package.folder} and name it from there; or, if the cluster has it, "
-                f"--there {path}"
-            )
-            yield Finding("fatal", what, check="files", fix=fix)
+            evidence = {"path": str(path), "key": key, "folder": str(package.folder)}
+            yield Finding("fatal", "outside", evidence=evidence, check="files")
         elif lacking := package.missing_reasons(path):
             first, rule = next(iter(lacking.items()))
             whole = str(path) == first or len(lacking) == 1
-            what = str(path) if whole else f"{len(lacking)} paths of {path}, such as {first},"
-            elsewhere = "put it where the cluster reads it, and say so with --there"
-            where = (
-                "name it by its absolute path, which a job on this machine reads"
-                if spec.is_local
-                else elsewhere
+            yield Finding(
+                level="fatal",
+                code="not-sent",
+                check="files",
+                evidence={
+                    "path": str(path),
+                    "paths": None if whole else len(lacking),
+                    "first": first,
+                    "key": key,
+                    "rule": rule,
+                    "local": spec.is_local,
+                    "left out": dict(list(lacking.items())[:20]),
+                },
+                causes=("kept-out",),
             )
-            cause = (
-                "data are kept out of git, and what packs a working directory for a cluster goes "
-                "by .gitignore"
-            )
-            fix = (
-                f"take that line out, or take the path back in the same file (a line !{first}); or "
-                f"{where}"
-            )
-            what += f" would not be sent, and the recipe needs it ({key}): {rule}"
-            left_out = {"left out": dict(list(lacking.items())[:20])}
-            yield Finding("fatal", what, check="files", evidence=left_out, causes=(cause,), fix=fix)
 
 
 def _check_opening(spec: JobSpec, package: Package | None) -> tuple[list[Finding], tuple[str, ...]]:
@@ -364,33 +343,34 @@ def _run_dry(spec: JobSpec, folder: Path) -> tuple[list[Finding], tuple[str, ...
         "PYTHONPATH": os.pathsep.join(path),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    where = (
-        "a dry run in its folder" if spec.on == "process" else "a dry run in a copy of what is sent"
-    )
+    evidence: dict[str, Any] = {"local": spec.on == "process", "seconds": SECONDS}
     done = _run(command, SECONDS, cwd=folder, env=environment)
     if done is None:
-        return [Finding("warning", f"{where} did not end in {SECONDS} s", check="check")], ()
+        return [Finding("warning", "no-end", evidence=evidence, check="check")], ()
     try:
         said: dict[str, Any] = json.loads(done.stdout)
-        found = [
-            Finding(**{**one, **{key: tuple(one[key]) for key in ("samples", "causes")}})
-            for one in said["findings"]
-        ]
+        found = [finding_from_json(one) for one in said["findings"]]
     except (ValueError, KeyError, TypeError):
         told = done.stderr.strip() or done.stdout.strip() or "nothing"
         cause, _, fix = told.rpartition("error: ")[2].partition("\n  fix: ")
         lines = cause.strip().splitlines() or ["nothing"]
-        what = f"the job would end at once ({where} ends with {done.returncode}): "
-        return [
-            Finding(
-                "fatal", what + lines[0 if "error: " in told else -1], check="job", fix=fix.strip()
-            )
-        ], ()
+        evidence |= {
+            "status": done.returncode,
+            "cause": lines[0 if "error: " in told else -1],
+            "fix": fix.strip(),
+        }
+        return [Finding("fatal", "ends-at-once", evidence=evidence, check="job")], ()
     # of this machine, which is another one
     unsaid = {"ignored-files"} | (set() if spec.is_local else {"memory"})
     kept = [one for one in found if one.check not in unsaid]
     lacking = [
-        Finding("warning" if spec.is_local else "note", one, check="needs") for one in said["needs"]
+        Finding(
+            "warning" if spec.is_local else "note",
+            evidence={"need": one},
+            check="needs",
+            code="needs",
+        )
+        for one in said["needs"]
     ]
     return [*kept, *lacking], tuple(_caps(one, said["recipe"]) for one in said["prompts"])
 
@@ -435,7 +415,7 @@ def _requirements(path: Path, here: bool) -> Iterator[Finding]:
     try:
         lines = [line.strip() for line in read_text(path).splitlines()]
     except DataError as error:
-        yield Finding("fatal", error.cause, check="requirements", fix=error.fix)
+        yield describe_refusal(error, check="requirements")
         return
     wanted = [line for line in lines if line and not line.startswith(("#", "-"))]
     pins = {
@@ -444,16 +424,17 @@ def _requirements(path: Path, here: bool) -> Iterator[Finding]:
         if (found := PINNED.match(line))
     }
     if loose := [line for line in wanted if not PINNED.match(line) and "@" not in line]:
-        what = (
-            f"{len(loose)} of {len(wanted)} lines of {path.name} are not pinned to a version, such "
-            f"as {loose[0]}"
-        )
-        fix = f"write {re.split(r'[^A-Za-z0-9._-]', loose[0])[0] or loose[0]}==VERSION"
         yield Finding(
-            "warning",
-            f"{what}: the cluster may install others than were tried here",
+            level="warning",
+            code="not-pinned",
             check="requirements",
-            fix=fix,
+            evidence={
+                "lines": len(loose),
+                "of": len(wanted),
+                "file": path.name,
+                "first": loose[0],
+                "package": re.split(r"[^A-Za-z0-9._-]", loose[0])[0] or loose[0],
+            },
         )
     if other := {
         name: (pin, own)
@@ -461,16 +442,12 @@ def _requirements(path: Path, here: bool) -> Iterator[Finding]:
         if (own := installed_version(name)) not in {None, pin}
     }:
         name, (pin, own) = next(iter(other.items()))
-        what = (
-            f"{len(other)} packages are pinned to other versions than those that this was tried "
-            "with here"
-        )
-        evidence = {name: {"pinned": pin, "here": own} for name, (pin, own) in other.items()}
         yield Finding(
-            "warning",
-            f"{what}, such as {name}=={pin} ({own} here)",
+            level="warning",
+            code="other-versions",
             check="requirements",
-            evidence=evidence,
+            evidence={"packages": len(other), "first": f"{name}=={pin}", "here": own}
+            | {name: {"pinned": pin, "here": own} for name, (pin, own) in other.items()},
         )
     if here:
         return
@@ -487,21 +464,22 @@ def _requirements(path: Path, here: bool) -> Iterator[Finding]:
     ]
     done = _run([*command, str(path)], PIP_SECONDS)
     if done is None:
-        yield Finding(
-            "note",
-            f"pip did not say in {PIP_SECONDS} s whether the pins go together",
-            check="requirements",
-        )
+        evidence = {"seconds": PIP_SECONDS}
+        yield Finding("note", "pip-slow", evidence=evidence, check="requirements")
     elif errors := [line for line in done.stderr.splitlines() if line.startswith("ERROR:")]:
-        what = f"pip cannot install {path.name}: {errors[-1].removeprefix('ERROR: ')}"
-        fix = f"python -m pip install --dry-run -r {path}"
-        yield Finding("fatal", what, check="requirements", evidence={"said": errors[:10]}, fix=fix)
-    elif done.returncode:
         yield Finding(
-            "note",
-            "whether the pins go together was not asked: there is no pip here",
+            level="fatal",
+            code="pip-refuses",
             check="requirements",
+            evidence={
+                "file": path.name,
+                "path": str(path),
+                "cause": errors[-1].removeprefix("ERROR: "),
+                "errors": errors[:10],
+            },
         )
+    elif done.returncode:
+        yield Finding("note", "no-pip", check="requirements")
 
 
 def installed_version(name: str) -> str | None:

@@ -231,9 +231,9 @@ BACK = 2.0
 back."""
 
 
-def find_kl_anchor(history: History) -> str:
-    """What shows that the KL term keeps the policy at its reference whatever the reward says; empty
-    for nothing.
+def find_kl_anchor(history: History) -> tuple[str, float | list[float]] | None:
+    """What shows that the KL term keeps the policy at its reference whatever the reward says: the
+    code of a cause and its figures; None for nothing.
 
     Its coefficient, as it was set or as the loss over the KL has it; or a KL that falls again.
     """
@@ -241,31 +241,26 @@ def find_kl_anchor(history: History) -> str:
     both = np.isfinite(kl.values) & (kl.values > 0) & np.isin(kl.steps, loss.steps)
     x, y = kl.values[both], loss.values[np.isin(loss.steps, kl.steps[both])]
     if policy_moved(history) or len(x) < WINDOW or len(x) != len(y):
-        return ""
+        return None
     ratio, third = float(np.median(y / x)), len(x) // 3
     if isinstance(beta, int | float):
-        return (
-            f"a nat of it costs {beta:g} (rl.beta), usual are 0.001 to 0.1" if beta > PULL else ""
-        )
+        return ("kl-costs", beta) if beta > PULL else None
     near = ratio > PULL and float(np.median(np.abs(y - ratio * x))) < OFF * float(
         np.median(np.abs(y))
     )
     if near and np.ptp(x) > 0 and np.corrcoef(x, y)[0, 1] > ALIKE:
-        return f"the loss is {ratio:.2g} times the KL (rl.beta), usual are 0.001 to 0.1"
+        return "loss-is-kl", ratio
     first, last = float(np.median(x[:third])), float(np.median(x[-third:]))
     if first > BACK * last:
-        return f"it took the KL from {first:.1g} back to {last:.1g} nats (rl.beta)"
+        return "kl-taken-back", [first, last]
     stands = len(x) > 2 * WINDOW and BACK * x[0] < first and first > 0.8 * last
     if (
         stands
         and recent_median(history["learning_rate"])
         > max_magnitude(finite_values(history["learning_rate"].values)) / 2
     ):
-        return (
-            f"the KL came to {last:.1g} nats at first and no further, at a learning rate that goes on "
-            "(rl.beta)"
-        )
-    return ""
+        return "kl-stands", last
+    return None
 
 
 def quote_sample(samples: Sequence[Sample]) -> str:

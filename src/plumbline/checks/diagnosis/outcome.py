@@ -25,6 +25,7 @@ ALIKE, ALIKE_ENOUGH = 0.7, 20
 be told of."""
 
 Name = Literal["reward", "accuracy", "margin", "loss"]
+Verdict = Literal["too-few", "rose", "fell", "still", "open"]
 PAIRS: tuple[Name, ...] = ("accuracy", "margin")
 
 
@@ -71,25 +72,31 @@ class RewardOutcome:
         return self.better is False and most < self.matters
 
     @property
+    def verdict(self) -> Verdict:
+        """What came of the stage; `open` where it cannot be told whether it became better."""
+        if self.better is None:
+            return "too-few"
+        if self.change.excludes_zero:
+            return "rose" if self.change.low > 0 else "fell"
+        return "still" if self.still else "open"
+
+    @property
     def summary(self) -> str:
         """What came of the stage, in a line."""
         digits = 5 if 0 < max(abs(self.first), abs(self.last)) < 0.01 else 3
         way, done = ("fall", "fell") if self.series == "loss" else ("rise", "rose")
+        verdict = {
+            "too-few": "too few to tell",
+            "still": f"did not {way}",
+            "open": f"cannot be told whether it {done}",
+        }.get(self.verdict, self.verdict)
         why = ""
-        if self.better is None:
-            verdict = "too few to tell"
-        elif self.change.excludes_zero:
-            verdict = "rose" if self.change.low > 0 else "fell"
-        elif self.still:
-            verdict = f"did not {way}"
-        else:
-            verdict = f"cannot be told whether it {done}"
-            if self.alike > ALIKE and self.change.n >= ALIKE_ENOUGH:
-                why = (
-                    f": consecutive values are alike (correlation {self.alike:.2f}), as in a "
-                    "smoothed log"
-                )
-        if self.better is None or not (self.still or self.change.excludes_zero):
+        if self.verdict == "open" and self.alike > ALIKE and self.change.n >= ALIKE_ENOUGH:
+            why = (
+                f": consecutive values are alike (correlation {self.alike:.2f}), as in a "
+                "smoothed log"
+            )
+        if self.verdict in {"too-few", "open"}:
             why += f"; {self.finer}" if self.finer else ""
         steps = "steps" if self.every else "logged steps"
         moved = max(abs(self.change.low), abs(self.change.high)) >= 0.5 * 10.0**-digits
@@ -105,7 +112,12 @@ class RewardOutcome:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        return {**asdict(self), "better": self.better, "summary": self.summary}
+        return {
+            **asdict(self),
+            "better": self.better,
+            "verdict": self.verdict,
+            "summary": self.summary,
+        }
 
 
 @np.errstate(over="ignore", invalid="ignore")

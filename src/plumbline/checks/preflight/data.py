@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from plumbline.checks.audit.audit import audit
-from plumbline.checks.check import Finding, Level, check
+from plumbline.checks.check import Finding, Level, check, describe_refusal
 from plumbline.checks.diagnosis.rules.evaluations import FEW
 from plumbline.checks.preflight.before import BeforeRun, TaskPrompts
 from plumbline.errors import PlumblineError, UntrustedCodeError
@@ -36,14 +36,15 @@ def find_reward_faults(before: BeforeRun) -> Iterator[Finding]:
                 raise
             continue  # which is said beside this check
         except PlumblineError as error:
-            yield Finding("fatal", f"{one.called}{error.cause}", fix=error.fix)
+            yield describe_refusal(error, evidence={"task": one.called})
             continue
         strict = before.recipe.each_task[name].options.get("reading") == "strict"
         lenient = {f"{f'tasks.{name}' if name else 'task'}.options.reading": "lenient"}
         for finding in found:
             if finding.check != "part-silent":  # a part that the task's options leave out
                 change = lenient if strict and finding.check == "writing" else {}
-                yield replace(finding, what=f"{one.called}{finding.what}", change=change)
+                evidence = {**finding.evidence, "task": one.called}
+                yield replace(finding, evidence=evidence, change=change)
 
 
 # -- too few examples, prompts, kinds of prompts, answers of a group -------------------------------
@@ -80,31 +81,31 @@ def find_small_evaluations(before: BeforeRun) -> Iterator[Finding]:
 
     limited = before.recipe.evaluation.limit
     splits = [examples for one in before.tasks.values() for examples in one.splits.values()]
-    shared = "; those that share a cluster count for less" if any(map(clusters_of, splits)) else ""
+    clusters = any(map(clusters_of, splits))
     finals = {
         f"{p.name or p.task} {split}": p.sizes[split] for p in before.prompts for split in p.finals
     }
     inside = {p.name or p.task: p.inside for p in before.prompts if p.inside}
-    for when, sizes, limit in (("after a stage", finals, FEW), ("inside RL", inside, FEW_INSIDE)):
+    for code, sizes, limit in (("after-a-stage", finals, FEW), ("inside-rl", inside, FEW_INSIDE)):
         small = {name: n for name, n in sizes.items() if n < limit}
         if not small:
             continue
         least = min(small.values())
-        what = (
-            f"evaluations {when} are small: "
-            f"{', '.join(f'{name} {n}' for name, n in small.items())} prompts; "
+        yield Finding(
+            level="warning",
+            code=code,
+            evidence={
+                "sizes": [f"{name} {n}" for name, n in small.items()],
+                "least": least,
+                "detectable": round(noticeable(least), 3),
+                "for 0.1": enough(0.1),
+                "for 0.05": enough(0.05),
+                "clusters": clusters,
+            }
+            | {name: {"n": n, "detectable": round(noticeable(n), 3)} for name, n in small.items()},
+            causes=("few-records", "limited"),
+            change={"evaluation.limit": 64} if code == "inside-rl" and least == limited else {},
         )
-        what += (
-            f"{least} show a gain of {noticeable(least):.2f} four times in five, and smaller ones "
-            "look like noise"
-        )
-        evidence = {
-            name: {"n": n, "detectable": round(noticeable(n), 3)} for name, n in small.items()
-        }
-        causes = ("few records, of which a tenth is held out", "a limit that saves time")
-        fix = f"take {enough(0.1)} examples to see a gain of 0.1, {enough(0.05)} for 0.05{shared}"
-        change = {"evaluation.limit": 64} if when == "inside RL" and least == limited else {}
-        yield Finding("warning", what, evidence=evidence, causes=causes, fix=fix, change=change)
 
 
 @check("before", name="coverage")
@@ -130,20 +131,16 @@ def find_low_coverage(before: BeforeRun) -> Iterator[Finding]:
             f"{p.name and p.name + ' '}{p.drawn:.0f} of {p.sizes['train']} ({p.coverage:.0%})"
             for p in tasks
         ]
-        what = (
-            f"RL draws few of the training prompts: {', '.join(shares)}; {steps} steps would see "
-            "each once"
-        )
-        evidence = {
-            one.name or one.task: {"drawn": round(one.drawn), "epochs": one.coverage}
-            for one in tasks
-        }
-        causes = ("few steps, or few prompts a step, for this much data",)
-        fix = (
-            "before a plateau is called the model's limit, train longer or with more prompts a step"
-        )
         yield Finding(
-            level, what, evidence=evidence, causes=causes, fix=fix, change={"rl.steps": steps}
+            level=level,
+            code="draws-few",
+            evidence={"drawn": shares, "steps for an epoch": steps}
+            | {
+                one.name or one.task: {"drawn": round(one.drawn), "epochs": one.coverage}
+                for one in tasks
+            },
+            causes=("few-steps",),
+            change={"rl.steps": steps},
         )
 
 
@@ -169,22 +166,30 @@ def _compare_strata(
     both = kinds.keys() | there.keys()
     for where, lacking in (("train", split), (split, "train")):
         if names := sorted(kinds_of[where].keys() - kinds_of[lacking].keys()):
-            level: Level = "warning" if 2 * len(names) >= len(both) else "note"
-            what = f"{one.called}{len(names)} of {len(both)} kinds of prompts are in {where} and "
-            what += f"not in {lacking}, for example {names[0]}"
-            evidence = {name: dict(counts) for name, counts in kinds_of.items()}
-            causes = ("a split by order in the file, and not by kind",)
             yield Finding(
-                level, what, evidence=evidence, causes=causes, fix="split each kind by itself"
+                level="warning" if 2 * len(names) >= len(both) else "note",
+                code="one-sided",
+                evidence={
+                    "task": one.called,
+                    "kinds": len(names),
+                    "of": len(both),
+                    "in": where,
+                    "not in": lacking,
+                    "example": names[0],
+                }
+                | {name: dict(counts) for name, counts in kinds_of.items()},
+                causes=("split-by-order",),
             )
     few = {name: n for name, n in there.items() if n < FEW_OF_KIND}
     if few and 2 * len(few) >= len(there):
-        what = (
-            f"{one.called}{len(few)} of the {len(there)} kinds of prompts in {split} have under "
-            f"{FEW_OF_KIND} "
-        )
-        what += "examples: their own means are noise"
-        yield Finding("note", what, evidence=few, fix="read the mean over all of them")
+        evidence = {
+            "task": one.called,
+            "kinds": len(few),
+            "of": len(there),
+            "split": split,
+            "under": FEW_OF_KIND,
+        }
+        yield Finding("note", "few-of-a-kind", evidence=evidence | few)
 
 
 def _find_sorted_split(before: BeforeRun, one: TaskData) -> Iterator[Finding]:
@@ -198,24 +203,21 @@ def _find_sorted_split(before: BeforeRun, one: TaskData) -> Iterator[Finding]:
     seen, whole = Counter(e.stratum for e in first), Counter(e.stratum for e in examples)
     share = sum(n for name, n in whole.items() if name not in seen) / len(examples)
     if len(whole) > 1 and share > FEW_OF_KIND / 100:
-        what = (
-            f"{one.called}evaluations inside RL ask the first {len(first)} of {len(examples)} "
-            "examples of "
-        )
-        what += (
-            f"{section.split}, in which {len(whole) - len(seen)} of {len(whole)} kinds do not come "
-            f"({share:.0%} of "
-        )
-        what += "the split): rows are in order of their kind"
-        evidence = {"first": dict(seen), "all": dict(whole)}
-        causes = ("a file that was sorted, or written kind by kind",)
-        fix = "shuffle that file once, or evaluate on all of it"
         yield Finding(
-            "warning",
-            what,
-            evidence=evidence,
-            causes=causes,
-            fix=fix,
+            level="warning",
+            code="sorted",
+            evidence={
+                "task": one.called,
+                "split": section.split,
+                "asked": len(first),
+                "examples": len(examples),
+                "kinds": len(whole) - len(seen),
+                "of": len(whole),
+                "share": share,
+                "first": dict(seen),
+                "all": dict(whole),
+            },
+            causes=("file-sorted",),
             change={"evaluation.limit": None},
         )
 
@@ -229,20 +231,12 @@ def find_equal_groups(before: BeforeRun) -> Iterator[Finding]:
         return
     size = rl.group_size
     if size < FEW_ANSWERS:
-        what = (
-            f"rl.group_size is {size}: a group learns nothing where its rewards are equal, which "
-            "happens often to "
-        )
-        what += "so few answers"
-        fix = "8 are usual; of fewer prompts a step, if there is no time"
-        change = {"rl.group_size": 8}
         yield Finding(
-            "warning",
-            what,
+            level="warning",
+            code="small-groups",
             evidence={"group_size": size},
             causes=("memory",),
-            fix=fix,
-            change=change,
+            change={"rl.group_size": 8},
         )
     for key, evaluation in _sampled_evaluations(before).items():
         counts, rows = (
@@ -252,22 +246,22 @@ def find_equal_groups(before: BeforeRun) -> Iterator[Finding]:
         equal = sum((count / rows) ** size for count in counts.values())
         if equal > EQUAL:
             (earned, most), *_ = counts.most_common(1)
-            what = (
-                f"at least {equal:.0%} of the groups of {size} will have equal rewards: "
-                f"{key.stage}'s sampled "
+            yield Finding(
+                level="warning",
+                code="equal-rewards",
+                evidence={
+                    "least share": equal,
+                    "group_size": size,
+                    "stage": key.stage,
+                    "split": key.split,
+                    "earned": earned,
+                    "times": most,
+                    "of": rows,
+                    "levels": {str(k): n for k, n in counts.most_common(5)},
+                },
+                causes=("few-levels", "too-hard-or-solved"),
+                change={"rl.group_size": 2 * size},
             )
-            what += f"answers to {key.split} earned {earned:g} in {most} of {rows} cases"
-            evidence = {
-                "least share": equal,
-                "levels": {str(k): n for k, n in counts.most_common(5)},
-            }
-            causes = (
-                "a reward of few levels",
-                "prompts that are too hard for this model, or solved",
-            )
-            fix = "larger groups, a reward that pays parts of an answer, or a better start"
-            change = {"rl.group_size": 2 * size}
-            yield Finding("warning", what, evidence=evidence, causes=causes, fix=fix, change=change)
 
 
 def _sampled_evaluations(before: BeforeRun) -> dict[EvaluationKey, Evaluation]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plumbline.checks.check import Finding, Level, MissingDataError, check
+from plumbline.checks.check import Finding, Level, MissingDataError, check, describe_refusal
 from plumbline.checks.preflight.before import BeforeRun
 from plumbline.errors import DataError, ModelError, PlumblineError
 from plumbline.policies.options import HidingModel
@@ -47,18 +47,15 @@ def find_long_texts(before: BeforeRun) -> Iterator[Finding]:
     limit."""
     if before.recipe.model.name is not None and before.context is None and not before.exact:
         raise MissingDataError("the model's tokenizer and its context")
-    about = "" if before.exact else "by characters, about "
     for one in before.tasks.values():
         if before.context is not None:
-            yield from _find_long_prompts(before, one, before.context, about)
-        yield from _find_long_gold(before, one, about)
+            yield from _find_long_prompts(before, one, before.context)
+        yield from _find_long_gold(before, one)
         if before.context is not None:
-            yield from _find_long_demonstrations(before, one, before.context, about)
+            yield from _find_long_demonstrations(before, one, before.context)
 
 
-def _find_long_prompts(
-    before: BeforeRun, one: TaskData, context: int, about: str
-) -> Iterator[Finding]:
+def _find_long_prompts(before: BeforeRun, one: TaskData, context: int) -> Iterator[Finding]:
     """A run refuses them, after it has evaluated its first model."""
     limit = before.recipe.sampling.max_tokens
     drawn = {"train": one.train} if before.recipe.rl is not None else {}
@@ -75,36 +72,27 @@ def _find_long_prompts(
         golds = [before.answer_tokens(e.gold) for e in one.train[:MOST] if e.gold is not None]
         # a limit for the longest prompt still holds the gold answers
         fits = golds and max(golds) <= context - most
-        what = (
-            f"{one.called}{about}{share:.0%} of {len(examples)} prompts of {split} do not fit: "
-            f"{worst.id} has "
-        )
-        what += (
-            f"{most} tokens, and with an answer of up to {limit} exceeds the context of {context}"
-        )
-        level: Level = "fatal" if before.exact else "warning"
-        evidence = {"share": share, "longest": most, "max_tokens": limit, "context": context}
-        causes = (
-            "an answer may be longer than any gold answer is",
-            "long prompts",
-            "a context set too low",
-        )
-        fix = "lower sampling.max_tokens, shorten the prompts, or use a model with a longer context"
-        change = {"sampling.max_tokens": context - most} if fits else {}
-        samples = tuple(example.id for _, example in long[:5])
         yield Finding(
-            level,
-            what,
+            level="fatal" if before.exact else "warning",
             check="context",
-            evidence=evidence,
-            samples=samples,
-            causes=causes,
-            fix=fix,
-            change=change,
+            evidence={
+                "task": one.called,
+                "estimated": not before.exact,
+                "share": share,
+                "n": len(examples),
+                "split": split,
+                "example": worst.id,
+                "longest": most,
+                "max_tokens": limit,
+                "context": context,
+            },
+            samples=tuple(example.id for _, example in long[:5]),
+            causes=("long-answers-allowed", "long-prompts", "low-context"),
+            change={"sampling.max_tokens": context - most} if fits else {},
         )
 
 
-def _find_long_gold(before: BeforeRun, one: TaskData, about: str) -> Iterator[Finding]:
+def _find_long_gold(before: BeforeRun, one: TaskData) -> Iterator[Finding]:
     limit = before.recipe.sampling.max_tokens
     golds = [(e.gold, e) for e in one.train[:MOST] if e.gold is not None]
     counted = [
@@ -114,37 +102,29 @@ def _find_long_gold(before: BeforeRun, one: TaskData, about: str) -> Iterator[Fi
     if not long:
         return
     share, (most, worst) = len(long) / len(golds), long[0]
-    what = (
-        f"{one.called}{about}{share:.1%} of {len(golds)} gold answers are longer than "
-        "sampling.max_tokens "
-    )
-    what += (
-        f"({limit}; {worst.id} has {most}): such answers are cut off, and earn what their "
-        "beginning earns"
-    )
     level: Level = (
         "fatal" if share >= MANY and before.exact else "warning" if share >= SOME else "note"
     )
-    evidence = {"share": share, "longest": most, "max_tokens": limit, "n": len(golds)}
-    causes = ("the limit was set for another task or another tokenizer",)
-    fix = "raise sampling.max_tokens to what the longest gold answer has"
-    change = {"sampling.max_tokens": most + 1}
-    samples = tuple(example.id for _, example in long[:5])
     yield Finding(
-        level,
-        what,
+        level=level,
         check="targets",
-        evidence=evidence,
-        samples=samples,
-        causes=causes,
-        fix=fix,
-        change=change,
+        code="gold-cut",
+        evidence={
+            "task": one.called,
+            "estimated": not before.exact,
+            "share": share,
+            "n": len(golds),
+            "example": worst.id,
+            "longest": most,
+            "max_tokens": limit,
+        },
+        samples=tuple(example.id for _, example in long[:5]),
+        causes=("limit-of-another",),
+        change={"sampling.max_tokens": most + 1},
     )
 
 
-def _find_long_demonstrations(
-    before: BeforeRun, one: TaskData, context: int, about: str
-) -> Iterator[Finding]:
+def _find_long_demonstrations(before: BeforeRun, one: TaskData, context: int) -> Iterator[Finding]:
     """Prompt and shown answer against the context; too long ones are an error of SFT, or cut where
     that is allowed."""
     sft = before.recipe.sft
@@ -171,27 +151,21 @@ def _find_long_demonstrations(
         return
     share = len(long) / len(suspects[:MOST]) * len(suspects) / len(one.train)
     most, worst = max(long, key=lambda pair: pair[0])
-    shown = "SFT shows them cut, without their ends" if sft.allow_truncation else "SFT refuses them"
-    what = (
-        f"{one.called}{about}{share:.1%} of the demonstrations are longer than the context of "
-        f"{context} "
-    )
-    what += f"({worst.id} has {most} tokens): {shown}"
-    level: Level = "fatal" if before.exact and not sft.allow_truncation else "warning"
-    evidence = {"share": share, "longest": most, "context": context}
-    causes = ("long prompts", "a context set too low")
-    fix = "use a longer context, shorten the prompts, or leave those examples out"
-    change = {"model.context": most} if before.recipe.model.context is not None else {}
-    samples = tuple(example.id for _, example in long[:5])
     yield Finding(
-        level,
-        what,
+        level="fatal" if before.exact and not sft.allow_truncation else "warning",
         check="targets",
-        evidence=evidence,
-        samples=samples,
-        causes=causes,
-        fix=fix,
-        change=change,
+        code="demonstrations-cut" if sft.allow_truncation else "demonstrations-refused",
+        evidence={
+            "task": one.called,
+            "estimated": not before.exact,
+            "share": share,
+            "example": worst.id,
+            "longest": most,
+            "context": context,
+        },
+        samples=tuple(example.id for _, example in long[:5]),
+        causes=("long-prompts", "low-context"),
+        change={"model.context": most} if before.recipe.model.context is not None else {},
     )
 
 
@@ -225,15 +199,11 @@ def find_broken_checkpoint(before: BeforeRun) -> Iterator[Finding]:
     except PlumblineError as error:
         yield _broken_finding(error.cause, folder)
     if not has_tokenizer(own) and not has_tokenizer(folder):
-        causes = ("only the model was saved, not the tokenizer beside it",)
-        fix = "save the model's tokenizer into the same directory (tokenizer.save_pretrained)"
-        evidence = {"looked for": list(TOKENIZERS)}
         yield Finding(
-            "fatal",
-            f"{folder} has a model and no tokenizer",
-            evidence=evidence,
-            causes=causes,
-            fix=fix,
+            level="fatal",
+            code="no-tokenizer",
+            evidence={"folder": str(folder), "looked for": list(TOKENIZERS)},
+            causes=("model-alone",),
         )
 
 
@@ -241,26 +211,33 @@ def _find_broken_weights(folder: Path) -> Iterator[Finding]:
     if fault := find_fault(folder):
         yield _broken_finding(fault, folder)
     elif not any(folder.glob("*.safetensors")) and (pickled := list_pickles(folder)):
-        what = (
-            f"the weights in {folder} are pickles only ({', '.join(pickled[:3])}): to read them "
-            "may run what is in "
-        )
-        causes = ("an old checkpoint, or one that a training loop wrote",)
-        fix = "save it as safetensors (model.save_pretrained) where you trust it, and use that"
-        yield Finding("warning", f"{what}them", evidence={"files": pickled}, causes=causes, fix=fix)
-    elif unread := find_unread(folder):
-        causes = (
-            "weights that were saved into the folder of others, or the same ones in two formats",
-        )
         yield Finding(
-            "warning", unread, evidence={"folder": str(folder)}, causes=causes, fix=ONE_SET
+            level="warning",
+            code="pickles-only",
+            evidence={"folder": str(folder), "first": pickled[:3], "files": pickled},
+            causes=("old-checkpoint",),
+        )
+    elif unread := find_unread(folder):
+        yield Finding(
+            level="warning",
+            code="two-sets",
+            evidence={"cause": unread, "fix": ONE_SET, "folder": str(folder)},
+            causes=("saved-beside",),
         )
 
 
-def _broken_finding(what: str, folder: Path) -> Finding:
-    evidence = {"folder": str(folder), "adapter": (folder / ADAPTER).is_file()}
-    causes = ("a download or a copy that did not end", "a run that was killed while it saved")
-    return Finding("fatal", what, evidence=evidence, causes=causes, fix=AGAIN)
+def _broken_finding(fault: str, folder: Path) -> Finding:
+    return Finding(
+        level="fatal",
+        code="broken",
+        evidence={
+            "cause": fault,
+            "fix": AGAIN,
+            "folder": str(folder),
+            "adapter": (folder / ADAPTER).is_file(),
+        },
+        causes=("copy-cut-off", "killed-while-saving"),
+    )
 
 
 # -- the prompts as the tokenizer and the template write them --------------------------------------
@@ -279,14 +256,12 @@ def find_template_faults(before: BeforeRun) -> Iterator[Finding]:
     try:
         chat = before.chat
     except ModelError as error:
-        causes: tuple[str, ...] = ()
-        change = dict[str, str]()
-        if "no chat template" in error.cause:
-            causes, change = (
-                ("a base model, which was never shown a chat",),
-                {"model.chat_template": "chatml"},
-            )
-        yield Finding("fatal", error.cause, causes=causes, fix=error.fix, change=change)
+        base = "no chat template" in error.cause
+        yield describe_refusal(
+            error,
+            causes=("base-model",) if base else (),
+            change={"model.chat_template": "chatml"} if base else {},
+        )
         return
     yield from _find_missing_mask(before, chat)
     for one in before.tasks.values():
@@ -294,13 +269,11 @@ def find_template_faults(before: BeforeRun) -> Iterator[Finding]:
         try:
             prompts = [chat.prompt(example.messages) for example in examples]
         except (DataError, ModelError) as error:
-            refuses = ("it takes no message of the system's, or no two of one role in a row",)
-            causes = refuses if isinstance(error, DataError) else ()
-            fix = (
-                error.fix
-                or "give messages that the template takes (task options), or another template"
-            )
-            yield Finding("fatal", f"{one.called}{error.cause}", causes=causes, fix=fix)
+            if isinstance(error, DataError):
+                evidence = {"task": one.called, "cause": error.cause, "fix": error.fix}
+                yield Finding("fatal", "message-refused", evidence=evidence, causes=("roles",))
+            else:
+                yield describe_refusal(error, evidence={"task": one.called})
             continue
         if prompts:
             yield from _find_bos_faults(chat, one, prompts)
@@ -323,8 +296,7 @@ def _find_missing_mask(before: BeforeRun, chat: "Chat") -> Iterator[Finding]:
             chat.tokenizer, (config.get("text_config") or config).get("mask_token_id"), str(folder)
         )
     except ModelError as error:
-        causes = ("the model was trained to predict the next token, and never saw a mask",)
-        yield Finding("fatal", error.cause, causes=causes, fix=error.fix)
+        yield describe_refusal(error, causes=("no-mask",))
 
 
 def _find_bos_faults(
@@ -335,26 +307,13 @@ def _find_bos_faults(
     if begin is None:
         return
     name = chat.tokenizer.bos_token
-    evidence = {"token": name, "first ids": list(prompts[0][:4])}
+    evidence = {"task": one.called, "token": name, "first ids": list(prompts[0][:4])}
     if all(list(prompt[:2]) == [begin, begin] for prompt in prompts):
-        what = (
-            f"{one.called}every prompt begins with two begin-of-text tokens ({name}): the model "
-            "was never trained "
-        )
-        what += "on such a beginning"
-        causes = ("the template writes one and the messages have one", "the template writes two")
-        fix = "take it out of the messages or of the template: one of them is enough"
-        yield Finding("fatal", what, evidence=evidence, causes=causes, fix=fix)
+        causes = ("template-and-messages", "template-twice")
+        yield Finding("fatal", "two-begins", evidence=evidence, causes=causes)
     adds = chat.tokenizer("x")["input_ids"][:1] == [begin]
     if adds and not any(prompt[0] == begin for prompt in prompts):
-        what = (
-            f"{one.called}no prompt begins with the begin-of-text token ({name}), which the "
-            "tokenizer adds to every "
-        )
-        what += "other text: the template leaves it out"
-        fix = "begin the template with {{ bos_token }}, in a file of its own (model.chat_template)"
-        causes_ = ("a template that was written for another model",)
-        yield Finding("warning", what, evidence=evidence, causes=causes_, fix=fix)
+        yield Finding("warning", "no-begin", evidence=evidence, causes=("of-another-model",))
 
 
 def _find_dropped_roles(
@@ -368,20 +327,12 @@ def _find_dropped_roles(
             if "".join(message["content"].split()) not in text
         ]
         if lost:
-            what = (
-                f"{one.called}the prompt of {example.id} has no word of its {lost[0]} message: the "
-                "chat template "
-            )
-            what += "leaves it out, or the tokenizer cannot write it"
-            causes = ("a template without a place for that role",)
-            fix = (
-                "use a template that writes every role (model.chat_template), or put that text "
-                "into the user's "
-            )
-            fix += "message"
-            samples = (example.id,)
             yield Finding(
-                "fatal", what, evidence={"lost": lost}, samples=samples, causes=causes, fix=fix
+                level="fatal",
+                code="role-dropped",
+                evidence={"task": one.called, "example": example.id, "lost": lost},
+                samples=(example.id,),
+                causes=("no-place",),
             )
             return
 
@@ -394,16 +345,17 @@ def _find_control_tokens(
         texts = [*(message["content"] for message in example.messages), example.gold or ""]
         found = [token for text in texts for token in chat.find_control_tokens(text)]
         if found:
-            what = (
-                f"{one.called}the text of {example.id} has the control token {found[0]} in it: "
-                "only the template "
-            )
-            what += "writes those, so the model is shown its letters"
-            causes = ("rows that were rendered for another trainer already",)
-            fix = "give messages, and leave the rendering to the template"
-            samples, evidence = (example.id,), {"tokens": found[:5]}
             yield Finding(
-                "warning", what, evidence=evidence, samples=samples, causes=causes, fix=fix
+                level="warning",
+                code="control-token",
+                evidence={
+                    "task": one.called,
+                    "example": example.id,
+                    "token": found[0],
+                    "tokens": found[:5],
+                },
+                samples=(example.id,),
+                causes=("rendered-already",),
             )
             return
 
@@ -438,19 +390,18 @@ def _find_opened_mark(
     except PlumblineError:
         return  # which is said of the reward
     if sampled < whole - WORTH:
-        mark = chat.opened.strip()
-        what = (
-            f"{one.called}the prompt ends with {mark}, so that no answer begins with it: gold "
-            "answers earn "
+        yield Finding(
+            level="warning",
+            code="mark-opened",
+            evidence={
+                "task": one.called,
+                "mark": chat.opened.strip(),
+                "whole": whole,
+                "sampled": sampled,
+                "n": len(tried),
+            },
+            causes=("other-form",),
         )
-        what += f"{whole:.3f} with the mark and {sampled:.3f} as they are sampled"
-        evidence = {"mark": mark, "whole": whole, "sampled": sampled, "n": len(tried)}
-        causes = ("a reward for the form that was written for a template without that mark",)
-        fix = (
-            f"let the reward take an answer that begins behind {mark}, or use a template that does "
-            "not write it"
-        )
-        yield Finding("warning", what, evidence=evidence, causes=causes, fix=fix)
 
 
 def render_first_target(before: BeforeRun) -> str | None:
@@ -493,15 +444,13 @@ def _find_replaced_template(before: BeforeRun) -> Iterator[Finding]:
         if not isinstance(own, str) or not own:
             continue
         if own != before.chat.tokenizer.chat_template:
-            what = (
-                f"model.chat_template is {section.chat_template}, and the model has another "
-                "template of its own: "
+            yield Finding(
+                level="warning",
+                code="replaced",
+                evidence={"set": section.chat_template},
+                causes=("of-a-base-model", "two-stages"),
+                change={"model.chat_template": None},
             )
-            what += "its prompts are rendered otherwise than in its training"
-            evidence, change = {"set": section.chat_template}, {"model.chat_template": None}
-            causes = ("a key from a recipe for a base model", "two stages with different templates")
-            fix = "leave model.chat_template out: it is for a tokenizer without a template"
-            yield Finding("warning", what, evidence=evidence, causes=causes, fix=fix, change=change)
         return
 
 

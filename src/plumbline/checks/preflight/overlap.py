@@ -19,7 +19,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from plumbline.checks.check import Finding, Level, check
+from plumbline.checks.check import Finding, Level, check, describe_refusal
 from plumbline.checks.preflight.before import BeforeRun
 from plumbline.checks.preflight.shapes import find_model_path
 from plumbline.checks.refusals import catch_error, check_disjoint, check_start_model
@@ -54,24 +54,24 @@ def find_equal_prompts(before: BeforeRun) -> Iterator[Finding]:
     ):
         found += catch_error(check_start_model, name, tasks_data)
     for error in found:
-        causes: tuple[str, ...] = ("rows dealt to splits before doubles were taken out",)
-        yield Finding("fatal", error.cause, causes=causes, fix=error.fix)
+        yield describe_refusal(error, causes=("dealt-with-doubles",))
     for one in tasks_data:
         known = {example.id: example.fingerprint() for example in one.train}
         for split, examples in one.held_out.items():
             shared = [e.id for e in examples if known.get(e.id, e.fingerprint()) != e.fingerprint()]
             if shared:
-                what = (
-                    f"{one.called}{len(shared)} of {len(examples)} ids of {split} are ids of "
-                    "train, too, for "
-                )
-                what += f"example {shared[0]}, with other prompts"
-                evidence = {"shared": len(shared), "n": len(examples)}
-                causes = ("two files numbered from 0", "one record written again for another split")
-                fix = "give each example an id of its own: samples and comparisons go by it"
-                samples = tuple(shared[:5])
                 yield Finding(
-                    "warning", what, evidence=evidence, samples=samples, causes=causes, fix=fix
+                    level="warning",
+                    code="equal-ids",
+                    evidence={
+                        "task": one.called,
+                        "split": split,
+                        "shared": len(shared),
+                        "of": len(examples),
+                        "example": shared[0],
+                    },
+                    samples=tuple(shared[:5]),
+                    causes=("two-files", "written-again"),
                 )
 
 
@@ -109,33 +109,25 @@ def _find_near_prompts(
         return
     share, several = len(twins) / len(examples), len(twins)
     mine, other, share_alike = max(twins, key=lambda pair: pair[2])
-    what = (
-        f"{one.called}{several} of {len(examples)} prompts of {split} ({share:.1%}) are nearly the "
-        "same as one of "
-    )
-    what += (
-        f"train that has the same answer, for example {mine.id} and {other.id} ({share_alike:.0%} "
-        "of their "
-    )
-    what += f"{WORDS}-word shingles)"
     fatal, warned = share >= MANY and several > 2, share >= SOME and several > 1
     level: Level = "fatal" if fatal else "warning" if warned else "note"
-    evidence = {
-        "share": share,
-        "near": several,
-        "n": len(examples),
-        "with another answer": len(pairs) - several,
-    }
-    causes = (
-        "copies of a text that differ in a word",
-        "one source cut into rows before it was split",
+    yield Finding(
+        level=level,
+        evidence={
+            "task": one.called,
+            "split": split,
+            "share": share,
+            "near": several,
+            "n": len(examples),
+            "with another answer": len(pairs) - several,
+            "example": mine.id,
+            "like": other.id,
+            "alike": share_alike,
+            "at least": ALIKE,
+        },
+        samples=tuple(pair[0].id for pair in twins[:5]),
+        causes=("copies", "one-source"),
     )
-    fix = (
-        f"take rows out of train whose text is {ALIKE:.0%} that of a held-out one, or split by "
-        "what they are from"
-    )
-    samples = tuple(pair[0].id for pair in twins[:5])
-    yield Finding(level, what, evidence=evidence, samples=samples, causes=causes, fix=fix)
 
 
 def _find_shared_entities(
@@ -160,19 +152,20 @@ def _find_shared_entities(
         if not shared or len(shared) < SOME * len(examples):
             continue
         each = sum(rows.values()) / len(rows)
-        what = (
-            f"{one.called}{len(shared)} of {len(examples)} prompts of {split} have a {column} that "
-            "train has, too "
-        )
-        what += (
-            f"({each:.1f} rows each there): {split} does not say what another {column} would get"
-        )
         level: Level = "warning" if each <= FEW_ROWS else "note"
-        evidence = {"column": column, "shared": len(shared), "n": len(examples), "rows each": each}
-        causes, fix = ("rows were split one by one",), f"split by {column}"
-        samples = tuple(shared[:5])
         yield Finding(
-            level, what, check="entity", evidence=evidence, samples=samples, causes=causes, fix=fix
+            level=level,
+            check="entity",
+            evidence={
+                "task": one.called,
+                "split": split,
+                "column": column,
+                "shared": len(shared),
+                "n": len(examples),
+                "rows each": each,
+            },
+            samples=tuple(shared[:5]),
+            causes=("split-by-rows",),
         )
 
 

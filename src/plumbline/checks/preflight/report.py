@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.text import Text
 
-from plumbline.checks.check import Check, Examination, Finding, examine
+from plumbline.checks.check import Check, Examination, Finding, describe_refusal, examine
 from plumbline.checks.findings_output import finding_to_json, render_finding, render_findings
 from plumbline.checks.preflight import data, model, overlap, settings
 from plumbline.checks.preflight.before import BeforeRun, TaskPrompts, gather_before_run
@@ -249,15 +249,11 @@ def _refusal_findings(known: BeforeRun) -> Iterator[Finding]:
     for error in known.wrong:
         # what needs none of that code is looked at all the same
         if isinstance(error, UntrustedCodeError):
-            yield Finding(
-                "warning",
-                f"{error.cause}, and what needs it was not checked",
-                check="code",
-                fix=error.fix,
-            )
+            evidence = {"cause": error.cause, "fix": error.fix}
+            yield Finding("warning", "not-checked", evidence=evidence, check="code")
         else:
             name = next((name for kind, name in NAMES.items() if isinstance(error, kind)), "run")
-            yield Finding("fatal", error.cause, check=name, fix=error.fix)
+            yield describe_refusal(error, check=name)
 
 
 def _describe_extent(known: BeforeRun) -> Iterator[str]:
@@ -279,12 +275,11 @@ def _check_folder(folder: Path, *, resume: bool) -> Iterator[Finding]:
     try:
         output_guard.check_folder(folder, RUN)
     except PlumblineError as error:
-        yield Finding("fatal", error.cause, check="folder", fix=error.fix)
+        yield describe_refusal(error, check="folder")
     if not resume and any(
         (folder / made).exists() for made in ("metrics.jsonl", "models", "result.json")
     ):
-        advice = "add --resume to continue it, or --out to write somewhere else"
-        yield Finding("fatal", f"{folder} already holds a run", check="folder", fix=advice)
+        yield Finding("fatal", "holds-a-run", evidence={"folder": str(folder)}, check="folder")
 
 
 def _missing_model(name: str | None, shapes: Shapes | None) -> Iterator[str]:

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -70,46 +70,30 @@ def _check_planned_rates(
         origin="recipe", name=kind, kind=kind, series=series, settings={"steps": steps}
     )
     for finding in find_small_updates(history):
-        yield replace(finding, what=f"{kind}: {finding.what}")
+        yield replace(finding, evidence={**finding.evidence, "section": f"{kind}: "})
     if 2 * warmup > steps:
-        what = f"{kind}.optimiser.warmup takes {warmup} of {steps} steps"
-        evidence = {"warmup": warmup, "steps": steps}
-        causes = ("a number of steps that was meant for a longer run",)
-        fix = "a share of the steps"
-        change: dict[str, Any] = {f"{kind}.optimiser.warmup": 0.05}
         yield Finding(
-            "warning",
-            what,
+            level="warning",
             check="schedule",
-            evidence=evidence,
-            causes=causes,
-            fix=fix,
-            change=change,
+            code="long-warmup",
+            evidence={"section": kind, "warmup": warmup, "steps": steps},
+            causes=("of-a-longer-run",),
+            change={f"{kind}.optimiser.warmup": 0.05},
         )
     slow = sum(share < SLOW_RATE for share in shares[warmup:])
     if kind == "rl" and slow > SLOW_STEPS * steps:
-        what = (
-            f"rl.optimiser.schedule {section.schedule}: the learning rate is under {SLOW_RATE:.0%} of its "
-            "peak for the last "
-        )
-        what += (
-            f"{slow} of {steps} steps; linear has {SLOW_RATE:.0%} of such steps, "
-            "constant_with_warmup none"
-        )
-        causes = (
-            "a schedule of pretraining, where the end anneals: RL learns from its last prompts, too",
-        )
-        evidence = {"slow": slow, "steps": steps}
-        fix = "a line, or a constant rate after a warmup"
-        change = {"rl.optimiser.schedule": "constant_with_warmup"}
         yield Finding(
-            "warning",
-            what,
+            level="warning",
             check="schedule",
-            evidence=evidence,
-            causes=causes,
-            fix=fix,
-            change=change,
+            code="ends-low",
+            evidence={
+                "schedule": section.schedule,
+                "under": SLOW_RATE,
+                "slow": slow,
+                "steps": steps,
+            },
+            causes=("of-pretraining",),
+            change={"rl.optimiser.schedule": "constant_with_warmup"},
         )
 
 
@@ -118,23 +102,24 @@ def _find_unusual_rate(rate: float, *, adapters: bool) -> Iterator[Finding]:
     if low / FAR_OFF <= rate <= high * FAR_OFF * (1 + 1e-9):
         return
     above, nearest = rate > high, high if rate > high else low
-    trained, others = ("adapters", "all weights") if adapters else ("all weights", "adapters")
-    meant = (f"a learning rate for {others} ({other[0]:.0e} to {other[1]:.0e})",)
-    what = (
-        f"rl.optimiser.learning_rate is {rate:.1e}, more than ten times "
-        f"{'above' if above else 'below'} what is "
-    )
+    trained = "adapters" if adapters else "all weights"
     yield Finding(
-        "warning",
-        f"{what}usual for {trained} ({low:.0e} to {high:.0e})",
+        level="warning",
         check="rate",
-        evidence={"learning_rate": rate, "usual": [low, high], "adapters": adapters},
+        code="high" if above else "low",
+        evidence={
+            "learning_rate": rate,
+            "usual": [low, high],
+            "adapters": adapters,
+            "trained": trained,
+            "other": [*other],
+            "nearest": nearest,
+        },
         causes=(
-            *(["a learning rate for supervised training"] if above else []),
-            *(meant if adapters != above else []),
-            *([] if above else ["a power of ten too many when it was written"]),
+            *(("of-supervised-training",) if above else ()),
+            *(("of-adapters" if not adapters else "of-all-weights",) if adapters != above else ()),
+            *(() if above else ("power-of-ten",)),
         ),
-        fix=f"begin with {nearest:.0e}",
         change={"rl.optimiser.learning_rate": nearest},
     )
 
@@ -153,82 +138,41 @@ def find_sampling_mismatch(before: BeforeRun) -> Iterator[Finding]:
         None,
         sampling.steps,
     }:
-        what = (
-            f"evaluations take {recipe.evaluation.steps} denoising steps and training "
-            f"{sampling.steps}: what is "
-        )
-        what += "evaluated is another sampler than the one that learns"
-        causes = ("evaluation.steps was set for quality, or to save time",)
-        fix = "evaluate with the steps of training, and beside it with others if you want to know"
-        evidence: dict[str, Any] = {
-            "training": sampling.steps,
-            "evaluation": recipe.evaluation.steps,
-        }
-        change: dict[str, Any] = {"evaluation.steps": None}
         yield Finding(
-            "warning",
-            what,
-            check="sampling",
-            evidence=evidence,
-            causes=causes,
-            fix=fix,
-            change=change,
+            level="warning",
+            code="other-steps",
+            evidence={"training": sampling.steps, "evaluation": recipe.evaluation.steps},
+            causes=("set-for-quality",),
+            change={"evaluation.steps": None},
         )
     yield from _compare_with_model_card(before)
     if rl is None:
         return
     if controls.score_temperature not in {None, sampling.temperature}:
-        what = (
-            f"answers are drawn at temperature {sampling.temperature:g} and scored at "
-            f"{controls.score_temperature:g}"
-        )
-        what += ": the gradient is that of another model. It is a control that is wrong on purpose"
-        causes = ("the recipe of a control",)
-        fix = "for a real run leave controls out"
-        evidence = {"drawn": sampling.temperature, "scored": controls.score_temperature}
-        change = {"controls.score_temperature": None}
         yield Finding(
-            "warning",
-            what,
-            check="sampling",
-            evidence=evidence,
-            causes=causes,
-            fix=fix,
-            change=change,
+            level="warning",
+            code="other-temperature",
+            evidence={"drawn": sampling.temperature, "scored": controls.score_temperature},
+            causes=("of-a-control",),
+            change={"controls.score_temperature": None},
         )
     if rl.off_policy_steps and rl.old == "rescored" and rl.tis is None:
-        what = f"answers are off-policy by {rl.off_policy_steps} steps, and nothing corrects for it (rl.old: "
-        what += "rescored without rl.tis)"
-        causes = ("rl.old: rescored leaves the sampler out of the ratio",)
-        fix = "weight by learner over sampler, or take the recorded log-probabilities"
-        change = {"rl.tis": 2.0}
         yield Finding(
-            "warning",
-            what,
-            check="sampling",
+            level="warning",
+            code="off-policy",
             evidence={"off-policy steps": rl.off_policy_steps},
-            causes=causes,
-            fix=fix,
-            change=change,
+            causes=("rescored",),
+            change={"rl.tis": 2.0},
         )
     clips = {key for key in ("clip_low", "clip_high") if key in rl.algorithm.model_fields_set}
     if clips and rl.inner_epochs == 1 and rl.off_policy_steps == 0 and rl.uses_recorded_logprobs:
-        what = (
-            f"{' and '.join(sorted(clips))} can never act: each batch is used once, on-policy, so "
-            "every ratio is 1"
-        )
-        causes = ("settings of a recipe with several updates a batch",)
-        fix = "leave the clip out, or use each batch several times"
-        evidence = {"inner_epochs": 1, "off-policy steps": 0}
-        change = {"rl.inner_epochs": 2}
         yield Finding(
-            "note",
-            what,
+            level="note",
             check="clip-idle",
-            evidence=evidence,
-            causes=causes,
-            fix=fix,
-            change=change,
+            code="clip-cannot-act",
+            evidence={"clips": sorted(clips), "inner_epochs": 1, "off-policy steps": 0},
+            causes=("several-updates",),
+            change={"rl.inner_epochs": 2},
         )
 
 
@@ -249,22 +193,12 @@ def _compare_with_model_card(before: BeforeRun) -> Iterator[Finding]:
     changed = {key: [old, now.get(key)] for key, old in then.items() if old != now.get(key)}
     if changed:
         named = ", ".join(f"{key} {old} then and {new} now" for key, (old, new) in changed.items())
-        what = (
-            f"the run that made {name} drew its answers by another sampling distribution ({named}): its evaluations "
-            "and those of this "
-        )
-        what += "run are not of one kind"
-        causes = ("two recipes with settings of their own",)
-        fix = "draw as that run did, or evaluate its model again in this way before you compare"
-        change = {f"sampling.{key}": old for key, (old, _) in changed.items()}
         yield Finding(
-            "warning",
-            what,
-            check="sampling",
-            evidence=changed,
-            causes=causes,
-            fix=fix,
-            change=change,
+            level="warning",
+            code="other-than-model",
+            evidence={"model": name, "changed": named, **changed},
+            causes=("two-recipes",),
+            change={f"sampling.{key}": old for key, (old, _) in changed.items()},
         )
 
 
@@ -286,26 +220,17 @@ def find_ignored_files(before: BeforeRun) -> Iterator[Finding]:
         return
     path, rule = next(iter(rules.items()))
     only_model = all(wanted[one] == "model.name" for one in rules)  # which jobs fetch, as a rule
-    what = (
-        f"git ignores {len(rules)} of the {len(wanted)} files that this recipe reads, for example "
-        f"{path} "
-    )
-    what += (
-        f"({wanted[path]}; {rule}): a job on another machine that is sent the working tree will "
-        "not have them"
-    )
-    causes = (
-        "data are kept out of git, and packages for a cluster (Ray's working_dir) go by .gitignore",
-    )
-    fix = (
-        "let the job fetch or build them first, or name them to what packs the job; check there "
-        "with this command"
-    )
-    evidence = {
-        "files": {str(one): {"key": wanted[one], "rule": rule} for one, rule in rules.items()}
-    }
     yield Finding(
-        "note" if only_model else "warning", what, evidence=evidence, causes=causes, fix=fix
+        level="note" if only_model else "warning",
+        evidence={
+            "ignored": len(rules),
+            "read": len(wanted),
+            "example": str(path),
+            "key": wanted[path],
+            "rule": rule,
+            "files": {str(one): {"key": wanted[one], "rule": rule} for one, rule in rules.items()},
+        },
+        causes=("kept-out",),
     )
 
 
@@ -390,20 +315,18 @@ def _ignore_rules(paths: list[Path]) -> dict[Path, str]:
 def find_unpinned(before: BeforeRun) -> Iterator[Finding]:
     """What is not pinned, as far as the recipe shows it."""
     model = before.recipe.model
-    why = []
-    if model.name is not None and is_hub_name(model.name):
-        why.append(f"{model.name} is fetched as it is on that day (no revision is named)")
-    if model.trust_remote_code:
-        why.append("model.trust_remote_code runs code that its author may change")
-    if model.name is None and model.threads is None:
-        sums = "sums are rounded by how many a machine has, and a tiny model's result goes by it"
-        why.append(f"model.threads is not set: {sums}")
-    if why:
-        fix, change = "keep a copy of the model and name its directory", dict[str, Any]()
-        if model.name is None:
-            fix, change = "model.threads: 1", {"model.threads": 1}
-        what = "the same recipe can give another result elsewhere: " + "; ".join(why)
-        yield Finding("note", what, evidence={"seed": before.recipe.seed}, fix=fix, change=change)
+    sums_vary = model.name is None and model.threads is None
+    if model.trust_remote_code or sums_vary or (model.name and is_hub_name(model.name)):
+        yield Finding(
+            level="note",
+            evidence={
+                "seed": before.recipe.seed,
+                "hub": model.name if model.name and is_hub_name(model.name) else None,
+                "remote code": model.trust_remote_code,
+                "threads": sums_vary,
+            },
+            change={"model.threads": 1} if model.name is None else {},
+        )
 
 
 CHECKS = (find_unusual_rates, find_sampling_mismatch, find_ignored_files, find_unpinned)

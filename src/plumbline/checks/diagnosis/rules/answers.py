@@ -53,6 +53,7 @@ def find_length(history: History) -> Iterator[Finding]:
     width = max(3, len(values) // 10)
     first, last = float(np.median(values[:width])), float(np.median(values[-width:]))
     reward = fit_trend(history["reward"].values)
+    evidence = {"first": first, "last": last, "reward t": float(np.clip(reward.t, -99, 99))}
     if last > LENGTH_TIMES * max(first, 1) and last - first > 20:
         paid = (
             _follows_length(history)
@@ -60,43 +61,23 @@ def find_length(history: History) -> Iterator[Finding]:
         )
         yield Finding(
             level="warning" if paid or reward.t < 2 else "note",
-            what=f"completions grew from {first:.0f} to {last:.0f} tokens"
-            + ("" if reward.t >= 2 else " and earn no more for it"),
+            code="grew",
             since=int(series.steps[np.argmax(series.values > LENGTH_TIMES * max(first, 1))]),
-            evidence={"first": first, "last": last, "reward: t": float(np.clip(reward.t, -99, 99))},
+            evidence=evidence | {"earns more": bool(reward.t >= 2), "paid": bool(paid)},
             causes=unrefuted_causes(
                 history,
-                ("length is paid", lambda run: not (paid or _pays_length(run))),
-                (
-                    (
-                        "wrong answers are charged less a token the longer they are (length in the "
-                        "loss)"
-                    ),
-                    lambda _: paid,
-                ),
-                (
-                    "the end of the text is no longer learnt",
-                    lambda run: recent_median(run["frac_truncated"]) < ENDING,
-                ),
+                ("length-paid", lambda run: not (paid or _pays_length(run))),
+                ("charged-less", lambda _: paid),
+                ("end-unlearnt", lambda run: recent_median(run["frac_truncated"]) < ENDING),
             ),
-            fix=(
-                "stop paying for length; compare answers of equal length: does the reward tell "
-                "them apart?"
-            )
-            if paid
-            else "charge length, or use a loss with a constant denominator",
         )
     elif first >= 5 and last < SHORT * first:
         yield Finding(
             level="warning",
-            what=f"completions shrank from {first:.0f} to {last:.0f} tokens",
+            code="shrank",
             since=int(series.steps[np.argmax(series.values < SHORT * first)]),
-            evidence={"first": first, "last": last, "reward: t": float(np.clip(reward.t, -99, 99))},
-            causes=(
-                "short answers earn as much: a cheat",
-                "an end of text that is drawn too early",
-            ),
-            fix="look at the shortest completions and their rewards",
+            evidence=evidence,
+            causes=("short-paid", "early-end"),
         )
 
 
@@ -140,16 +121,14 @@ def find_length_paid(history: History) -> Iterator[Finding]:
     longer = late > 0
     yield Finding(
         level="note",
-        what=f"within groups the reward follows length (correlation {late:+.2f}), and completions "
-        "became "
-        f"{abs(moved):.0%} {'longer' if longer else 'shorter'}",
+        code="longer" if longer else "shorter",
         evidence={
             "correlation at first": round(early, 2),
             "at last": round(late, 2),
             "completion_length": round(line.last, 1),
+            "change": abs(moved),
         },
-        causes=(f"{'long' if longer else 'short'} answers earn more whatever they say",),
-        fix="compare answers of equal length: does the reward tell them apart?",
+        causes=("long-paid" if longer else "short-paid",),
     )
 
 
@@ -184,15 +163,14 @@ def find_truncation(history: History) -> Iterator[Finding]:
     if shorter:
         yield Finding(
             level="warning",
-            what=f"{share:.0%} of the completions count as cut by the limit, but the longest has "
-            f"{longest.max():.0f} "
-            "tokens "
-            f"at most and {longest.min():.0f} at least: no limit cut them",
-            evidence={"share": round(share, 3), "longest": float(longest.max()), "limit": ceiling},
-            causes=(
-                "the model ends with a second end-of-text token, which the trainer does not know",
-            ),
-            fix="give the trainer every id that ends a text (generation_config.eos_token_id)",
+            code="not-cut",
+            evidence={
+                "share": round(share, 3),
+                "longest": float(longest.max()),
+                "least longest": float(longest.min()),
+                "limit": ceiling,
+            },
+            causes=("second-end",),
         )
     elif share >= TRUNCATION_SOME:
         rose, by_length = share > first + 0.2, _pays_length(history)
@@ -202,42 +180,31 @@ def find_truncation(history: History) -> Iterator[Finding]:
         long = len(series) >= 5 or (dead and is_sustained(series.steps, len(series)))
         fed = rose or by_length
         cut = [one for one in history.samples if one.truncated] or history.samples
-        known = ceiling or (longest.max() if len(longest) and np.ptp(longest) == 0 else None)
-        here = f", here {known:g}" if isinstance(known, int | float) else ""
+        known = ceiling or (float(longest.max()) if len(longest) and not np.ptp(longest) else None)
         yield Finding(
             level=("warning" if learns else "fatal")
             if most and long and not counted
             else "note"
             if learns
             else "warning",
-            what=(
-                f"{share:.0%} of the completions of the last {len(last)} logged steps are cut by "
-                "the limit"
-            )
-            + (
-                f"; at first {first:.0%} were"
-                if rose
-                else "; the reward rises all the same"
-                if learns
-                else ""
-            )
-            + quote_sample(cut[::-1]),
+            code="cut",
             since=int(series.steps[np.argmax(series.values >= TRUNCATION_SOME)]),
-            evidence={"share": round(share, 3), "at first": round(first, 3), "limit": ceiling},
-            causes=("length is paid, or not charged",)
+            evidence={
+                "share": round(share, 3),
+                "steps": len(last),
+                "at first": round(first, 3),
+                "limit": ceiling,
+                "limit here": known if isinstance(known, int | float) else None,
+                "rose": rose,
+                "learns": learns,
+                "fed": fed,
+                "example": quote_sample(cut[::-1]),
+            },
+            causes=("length-paid",)
             if by_length
-            else ("the end is no longer drawn: nothing pays for it",)
+            else ("end-unpaid",)
             if rose
-            else (
-                "the limit is too low for this task",
-                "the model never learnt to end: no SFT, or a wrong template",
-            ),
-            fix=(
-                "stop paying for length, and charge answers that are cut: a higher limit would "
-                "only feed it"
-            )
-            if fed
-            else f"raise the limit (sampling.max_tokens{here}), or show answers that end in SFT",
+            else ("limit-too-low", "end-unlearnt"),
             change={"sampling.max_tokens": 2 * ceiling}
             if isinstance(ceiling, int) and not fed
             else {},
@@ -334,35 +301,31 @@ def find_degenerate_output(history: History) -> Iterator[Finding]:
     last = last[-max(16, len(last) // 2) :]
     if len(last) < 8:
         return
-    for about, like in KINDS.items():
-        share = sum(map(like, last)) / len(last)
-        if share >= DEGENERATE_OUTPUT_MANY:
-            yield _degenerate_finding(
-                history,
-                last,
-                about,
-                like,
-                f"{share:.0%} of the last {len(last)} completions are {about}",
-            )
-    if (same := _find_one_text(last)) is not None:
-        what = f"{sum(map(same, last)) / len(last):.0%} of the last completions are {ONE_TEXT}"
-        yield _degenerate_finding(history, last, ONE_TEXT, same, what)
+    kinds = KINDS if (same := _find_one_text(last)) is None else {**KINDS, ONE_TEXT: same}
+    for kind, like in kinds.items():
+        found = list(filter(like, last))
+        if len(found) / len(last) >= DEGENERATE_OUTPUT_MANY:
+            yield _degenerate_finding(history, len(last), kind, like, found)
 
 
-ONE_TEXT = "one text, whatever the prompt"
+ONE_TEXT = "one-text"
 KINDS: dict[str, Callable[[Sample], bool]] = {
     "empty": lambda one: not one.text.strip(),
-    "one piece of text over and over": lambda one: (
+    "repeating": lambda one: (
         bool(_REPEATED.search(one.text[:4000])) or _repeats_words(one.text[:4000])
     ),
 }
 
 
 def _degenerate_finding(
-    history: History, last: Sequence[Sample], about: str, like: Callable[[Sample], bool], what: str
+    history: History,
+    count: int,
+    kind: str,
+    like: Callable[[Sample], bool],
+    found: Sequence[Sample],
 ) -> Finding:
-    found, early = list(filter(like, last)), history.samples[: max(16, len(history.samples) // 10)]
-    share = len(found) / len(last)
+    early = history.samples[: max(16, len(history.samples) // 10)]
+    share = len(found) / count
     rewarded = [one for one in found if (one.reward or 0) > 0.5]
     cheat, broken = (
         len(rewarded) > len(found) / 2 or reward_rises(history),
@@ -372,35 +335,26 @@ def _degenerate_finding(
     dead = [name for name in history.names("reward/") if not history[f"reward/{name}"].values.any()]
     return Finding(
         level="fatal" if share >= DEGENERATE_OUTPUT_MOST else "warning",
-        what=what + quote_sample(found),
+        code=kind,
         since=found[0].step,
-        evidence={"share": round(share, 3), "of these rewarded above .5": len(rewarded)},
+        evidence={
+            "share": round(share, 3),
+            "of": count,
+            "of these rewarded above .5": len(rewarded),
+            "example": quote_sample(found),
+        },
         samples=shorten_prompts([one.prompt for one in found]),
-        about=about,
+        about=kind,
         causes=unrefuted_causes(
             history,
-            ("a cheat that the reward pays", lambda _: not cheat),
-            (
-                "weights that broke (too high a learning rate, NaN, wrong dtype)",
-                lambda _: cheat or not broken,
-            ),
-            (
-                (
-                    "a prompt template that the model does not know, or weights that were loaded "
-                    "in "
-                    "part"
-                ),
-                lambda _: cheat or broken or not at_first,
-            ),
-            (
-                "nothing that is paid tells these answers from better ones",
-                lambda _: cheat or broken or at_first,
-            ),
+            ("cheat", lambda _: not cheat),
+            ("broken-weights", lambda _: cheat or not broken),
+            ("template", lambda _: cheat or broken or not at_first),
+            ("nothing-tells", lambda _: cheat or broken or at_first),
         ),
-        fix="read these completions; go back to a checkpoint before them",
         follows=(("truncation",) if is_cut_from_start(history) else ())
         + (("dead-part",) if dead else ())
-        if about == ONE_TEXT
+        if kind == ONE_TEXT
         else (),
     )
 
@@ -487,19 +441,10 @@ def find_identical_samples(history: History) -> Iterator[Finding]:
         return
     yield Finding(
         level="fatal",
-        what=(
-            f"in {len(same)} of {len(whole)} groups of the first steps all completions are the "
-            "same text"
-        ),
         since=min(same)[0],
         evidence={"groups": len(whole), "with one text": len(same)},
         samples=shorten_prompts([prompt for _, prompt in same]),
-        causes=(
-            "a temperature near 0",
-            "one seed for every copy of a prompt",
-            "an order of positions that is not drawn",
-        ),
-        fix="draw at the temperature 1, each copy with its own random numbers",
+        causes=("temperature", "one-seed", "order-not-drawn"),
         change={"sampling.temperature": 1.0},
     )
 
@@ -536,31 +481,27 @@ def find_wrong_language(history: History) -> Iterator[Finding]:
         if (one.stage, one.mode) == (REFERENCE, "oracle")
         for row in one.evaluation.rows
     ]
-    against, expected = "gold answers", _expected_languages(golds[:WRONG_LANGUAGE_LOOKED_AT])
+    expected = of_golds = _expected_languages(golds[:WRONG_LANGUAGE_LOOKED_AT])
     if not expected:
-        against, expected = (
-            "those of the first steps",
-            _expected_languages([one.text for one in _sample_tenth(history.samples, 1)]),
-        )
+        expected = _expected_languages([one.text for one in _sample_tenth(history.samples, 1)])
     wrong = [one for one, there in found if there - expected]
     share = len(wrong) / max(len(found), 1)
     if expected and len(found) >= 16 and share >= WRONG_LANGUAGE_SOME:
         names = Counter(name for _, there in found for name in there - expected)
         yield Finding(
-            level="fatal"
-            if share >= WRONG_LANGUAGE_MANY and against == "gold answers"
-            else "warning",
-            what=f"{share:.0%} of the last {len(found)} completions are in "
-            f"{names.most_common(1)[0][0]}, wholly or in "
-            f"part; {against} are in {', '.join(sorted(expected))}{quote_sample(wrong)}",
+            level="fatal" if share >= WRONG_LANGUAGE_MANY and of_golds else "warning",
+            code="not-of-gold" if of_golds else "not-of-first",
             since=wrong[0].step,
-            evidence={"share": round(share, 3), **names},
+            evidence={
+                **names,
+                "share": round(share, 3),
+                "of": len(found),
+                "language": names.most_common(1)[0][0],
+                "expected": sorted(expected),
+                "example": quote_sample(wrong),
+            },
             samples=shorten_prompts([one.prompt for one in wrong]),
-            causes=(
-                "no part of the reward looks at the language",
-                "a base model that hardly knows the language",
-            ),
-            fix="pay for the language of the answer, or take a model that was trained on it",
+            causes=("language-unpaid", "hardly-known"),
         )
 
 
@@ -631,13 +572,8 @@ def find_goes_on(history: History) -> Iterator[Finding]:
     share = len(found) / len(last)
     yield Finding(
         level="warning",
-        what=(
-            f"{share:.0%} of the last {len(last)} completions continue after a mark that ends a "
-            f"text{quote_sample(found)}"
-        ),
         since=found[0].step,
-        evidence={"share": round(share, 3)},
+        evidence={"share": round(share, 3), "of": len(last), "example": quote_sample(found)},
         samples=shorten_prompts([one.prompt for one in found]),
-        causes=("the template ends an answer with a mark that the sampler does not stop at",),
-        fix="give sampler and trainer every id that ends a text (generation_config.eos_token_id)",
+        causes=("mark-does-not-stop",),
     )

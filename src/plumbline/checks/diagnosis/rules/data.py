@@ -52,47 +52,34 @@ def find_prompts(history: History) -> Iterator[Finding]:
     series = history["frac_prompts_truncated"]
     cut = series.finite[1]
     if len(cut) and cut.mean() >= SOME:
-        yield _cut_finding(
-            f"{cut.mean():.0%} of the prompts are as long as the limit", float(cut.mean()), []
-        )
+        yield _cut_finding("as-long-as-the-limit", float(cut.mean()), [])
     if len(prompts) < 8:
         return
     twice = [prompt for prompt in prompts if _TWICE.search(prompt[:4000])]
     if len(twice) >= SOME * len(prompts):
         yield Finding(
             level="warning",
-            what=(
-                f"{len(twice) / len(prompts):.0%} of the prompts begin with the mark of the "
-                "beginning twice"
-            ),
+            code="begun-twice",
             evidence={"share": round(len(twice) / len(prompts), 3)},
             samples=shorten_prompts(twice),
-            causes=("the chat template writes the mark, and the tokenizer adds another",),
-            fix="tokenize what the template wrote with add_special_tokens=False",
+            causes=("two-marks",),
         )
     yield from _find_template_change(prompts)
-    for end, name in ((1, "beginning"), (-1, "end")):
+    for end, code in ((1, "beginning-cut"), (-1, "end-cut")):
         if (
             lacking := _find_cut_prompts([prompt[::end] for prompt in prompts])
         ) is not None and not len(cut):
             found = [prompts[at] for at in lacking]
-            share = len(found) / len(prompts)
-            yield _cut_finding(
-                f"{share:.0%} of the prompts, the longest ones, lack the {name} that the others "
-                "have",
-                share,
-                found,
-            )
+            yield _cut_finding(code, len(found) / len(prompts), found)
 
 
-def _cut_finding(what: str, share: float, found: Sequence[str]) -> Finding:
+def _cut_finding(code: str, share: float, found: Sequence[str]) -> Finding:
     return Finding(
         level="warning",
-        what=f"{what}: they are cut",
+        code=code,
         evidence={"share": round(share, 3)},
         samples=shorten_prompts(found),
-        causes=("the limit of a prompt's length",),
-        fix="raise the limit, or leave out the prompts that do not fit",
+        causes=("prompt-limit",),
     )
 
 
@@ -106,12 +93,15 @@ def _find_template_change(prompts: Sequence[str]) -> Iterator[Finding]:
     changed = next(at for at, one in enumerate(marks) if one in late)
     yield Finding(
         level="warning",
-        what="prompts were written by one template at first and by another at last: "
-        f"{_name_marks(early)}, then {_name_marks(late)}",
-        evidence={"prompts before": changed, "prompts": len(prompts)},
+        code="two-templates",
+        evidence={
+            "prompts before": changed,
+            "prompts": len(prompts),
+            "early": _name_marks(early),
+            "late": _name_marks(late),
+        },
         samples=shorten_prompts([prompts[0], prompts[-1]]),
-        causes=("a run that was resumed with another tokenizer or template",),
-        fix="begin again under one template, the one of SFT and of the evaluation",
+        causes=("other-template",),
     )
 
 
@@ -187,19 +177,16 @@ def find_repeated_prompts(history: History) -> Iterator[Finding]:
         if again > SHARE * total:
             yield Finding(
                 level="warning" if len(draws) >= FEW else "note",
-                what=f"in {epochs[-1]:.2f} epochs {total} prompts were drawn, and only "
-                f"{len(draws)} "
-                "of them differ: "
-                f"{again} draws were of a prompt that had come {often} "
-                f"time{'s' if often > 1 else ''}",
-                evidence={"draws": total, "different": len(draws), "epochs": float(epochs[-1])},
+                code="drawn-again",
+                evidence={
+                    "draws": total,
+                    "different": len(draws),
+                    "epochs": float(epochs[-1]),
+                    "again": again,
+                    "often": often,
+                },
                 samples=shorten_prompts([prompt for prompt, _ in draws.most_common(3)]),
-                causes=(
-                    "the data have duplicates",
-                    "a resume began the data again",
-                    "a prompt that is no whole one",
-                ),
-                fix="count the different prompts of the data; resume with the place in them",
+                causes=("duplicates", "resumed-at-start", "no-whole-prompt"),
             )
             return
     yield from _find_repeated_order(by_step)
@@ -222,14 +209,9 @@ def _few_prompts_finding(history: History, prompts: int, draws: int) -> Finding:
     elsewhere = fit_trend(history["eval/reward"].values).t > 2
     return Finding(
         level="warning" if rose and not elsewhere else "note",
-        what=f"the run has {prompts} different prompts, each drawn {draws} times and more"
-        + ("; the reward that rises on them may be learnt by heart" if rose else ""),
-        evidence={"different": prompts, "draws of each": draws},
-        causes=("a filter or a limit that leaves few rows", "a test of the set-up with a few rows"),
-        fix=(
-            "count the rows that training gets; evaluate on other prompts before the reward is "
-            "believed"
-        ),
+        code="few-prompts",
+        evidence={"different": prompts, "draws of each": draws, "rose": rose},
+        causes=("few-rows-left", "test-run"),
     )
 
 
@@ -269,15 +251,10 @@ def _find_repeated_order(by_step: dict[int, list[str]]) -> Iterator[Finding]:
     whole = whence == 0 and begins >= len(last)
     yield Finding(
         level="note" if whole else "warning",
-        what=f"from step {draws[begins][0]} on {longest + 1} prompts come in the order in which "
-        "they came from step "
-        f"{draws[whence][0]} on" + (": the data are not shuffled again" if whole else ""),
+        code="not-shuffled" if whole else "same-order",
         since=draws[begins][0],
         evidence={"prompts": longest + 1, "as from": draws[whence][0], "different": len(last)},
-        causes=("rows in the order of the file", "one order for all epochs")
-        if whole
-        else ("a resume began the data again",),
-        fix="shuffle in each epoch" if whole else "resume with the place in the data",
+        causes=("file-order", "one-order") if whole else ("resumed-at-start",),
     )
 
 
@@ -301,14 +278,10 @@ def find_overlap(history: History) -> Iterator[Finding]:
         if shared := sorted(ids & trained):
             yield Finding(
                 level="fatal",
-                what=f"{len(shared)} of {len(ids)} examples of {where} were trained on",
-                evidence={"shared": len(shared), "of": len(ids)},
+                code="examples-trained-on",
+                evidence={"where": where, "shared": len(shared), "of": len(ids)},
                 samples=tuple(shared[:3]),
-                causes=(
-                    "splits that are not disjoint",
-                    "an evaluation on a slice of the training rows",
-                ),
-                fix="evaluate on examples that no stage has seen",
+                causes=("splits-share", "slice-of-training"),
             )
 
     asked = {prompt for one in history.evaluated if (prompt := one.prompt.strip())}
@@ -316,18 +289,11 @@ def find_overlap(history: History) -> Iterator[Finding]:
     if both and len(asked) > 1:
         yield Finding(
             level="warning" if len(both) >= OVERLAP_SOME * len(asked) else "note",
-            what=f"{len(both)} of {len(asked)} prompts of the stored evaluations were trained on",
+            code="prompts-trained-on",
             since=history.evaluated[0].step,
             evidence={"shared": len(both), "of": len(asked)},
             samples=shorten_prompts(both),
-            causes=(
-                "splits that are not disjoint",
-                "an evaluation on a slice of the training rows",
-            ),
-            fix=(
-                "evaluate on prompts that training does not draw; what is measured now says "
-                "nothing of new ones"
-            ),
+            causes=("splits-share", "slice-of-training"),
         )
 
 
@@ -381,34 +347,29 @@ def find_data_order(history: History) -> Iterator[Finding]:
         ]
         near = {step + apart for step in at for apart in range(-2, 3)}
         jumps = [step for step in list_jumps(history["reward"]) if step in near]
-        yield _sorted_by("kind", share, rows, jumps, kinds)
+        yield _sorted_finding(share, rows, jumps, kinds)
     elif np.ptp(lengths) > 0 and abs(share := _correlation(steps, lengths)) > LENGTHS:
-        yield _sorted_by("length", share, rows, [], None)
+        yield _sorted_finding(share, rows, [], None)
 
 
-def _sorted_by(
-    what: str,
+def _sorted_finding(
     share: float,
     rows: Sequence[Sample],
     jumps: Sequence[int],
     kinds: NDArray[np.int64] | None,
 ) -> Finding:
-    many = "" if kinds is None else f" ({int(kinds.max()) + 1} kinds)"
+    """Prompts in the order of their kinds [n], or of their lengths where there are none."""
     return Finding(
         level="warning" if jumps or (kinds is not None and share > APART) else "note",
-        what=f"the prompts come sorted by {what}{many}"
-        + (f", and the reward jumps at step {jumps[0]}, where it changes" if jumps else ""),
+        code="sorted-by-length" if kinds is None else "sorted-by-kind",
         since=jumps[0] if jumps else None,
         evidence={
             "prompts": len(rows),
+            "kinds": None if kinds is None else int(kinds.max()) + 1,
             "share explained" if kinds is not None else "correlation": round(share, 3),
         },
         samples=shorten_prompts([rows[0].prompt, rows[-1].prompt]),
-        causes=("rows in the order of the file", "a curriculum"),
-        fix=(
-            "shuffle the rows, unless the order is meant; compare rewards of early and late steps "
-            "within a kind only"
-        ),
+        causes=("file-order", "curriculum"),
     )
 
 
@@ -475,16 +436,14 @@ def find_coverage(history: History) -> Iterator[Finding]:
         whole = round(history.last_step / max(float(values[-1]), 1e-9))
         yield Finding(
             level="note",
-            what=f"{values[-1]:.1%} of the training prompts{f' of {task}' if task else ''} were "
-            "seen in "
-            f"{history.last_step} steps",
             since=int(series.steps[-1]),
-            evidence={"epochs": float(values[-1]), "steps for an epoch": whole},
-            causes=("few steps, or few prompts a step, for this much data",),
-            fix=(
-                f"before a plateau is called the model's limit, train longer: {whole} steps see "
-                "each prompt once"
-            ),
+            evidence={
+                "task": task,
+                "epochs": float(values[-1]),
+                "steps": history.last_step,
+                "steps for an epoch": whole,
+            },
+            causes=("few-steps",),
             change={"rl.steps": whole},
         )
 
@@ -516,14 +475,12 @@ def find_window_cut(history: History) -> Iterator[Finding]:
     at = [int(reward[one + 1]) for one in short]
     yield Finding(
         level="warning",
-        what=f"each batch of rollouts is used in {usual} steps, but that of step "
-        f"{int(reward[short[0]])} only in "
-        f"{int(apart[short[0]])}: the run was resumed at step {at[0]}, within a window",
         since=at[0],
-        evidence={"window": usual, "cut": len(at)},
-        causes=("a checkpoint that was saved within a window (save_steps is no multiple of it)",),
-        fix=(
-            f"save every {usual} steps or a multiple: resumed elsewhere, a run goes another way "
-            "than an unbroken one"
-        ),
+        evidence={
+            "window": usual,
+            "cut": len(at),
+            "at": int(reward[short[0]]),
+            "used": int(apart[short[0]]),
+        },
+        causes=("checkpoint-in-window",),
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,50 +60,32 @@ def find_gain(history: History) -> Iterator[Finding]:
         except IncomparableError as error:
             yield Finding(
                 level="warning",
-                what=(
-                    f"{before.stage} and {history.name} cannot be compared on {after.where}: "
-                    f"{error}"
-                ),
-                causes=("the metric or the examples changed between the stages",),
-                fix="evaluate both again under one version",
+                code="incomparable",
+                evidence={"before": before.stage, "where": after.where, "reason": str(error)},
+                causes=("other-metric",),
             )
             continue
         change, way = compared.difference, direction(compared.difference, compared.p_value)
-        numbers = {"difference": change.mean, "low": change.low, "high": change.high, "n": change.n}
-        evidence = {**numbers, "p": compared.p_value}
+        evidence = {
+            "where": after.where,
+            "difference": change.mean,
+            "low": change.low,
+            "high": change.high,
+            "n": change.n,
+            "p": compared.p_value,
+        }
         if way == "fall":
-            yield Finding(
-                level="warning",
-                what=f"after {history.name} the greedy reward on {after.where} is lower: "
-                f"{change.mean:+.3f} "
-                f"[{change.low:+.3f}, {change.high:+.3f}], n = {change.n}",
-                evidence=evidence,
-                causes=(
-                    "too high a learning rate for the signal there is",
-                    "what is paid in training is not what is evaluated",
-                ),
-                fix="compare the parts; lower the learning rate or take more answers a step",
-            )
+            yield Finding("warning", "lower", evidence=evidence, causes=("high-rate", "other-goal"))
         elif way == "same":
-            seen, scatter = detectable_difference(change), compared.scatter
-            is_few, there = scatter.units < FEW, f"{scatter.units} {scatter.unit}"
-            yield Finding(
-                level="note",
-                what=f"on {after.where} {history.name} changed nothing that can be told from "
-                "noise: "
-                f"{change.mean:+.3f} "
-                f"[{change.low:+.3f}, {change.high:+.3f}], n = {change.n}, p = "
-                f"{compared.p_value:.2g}"
-                + (
-                    f"; {there} miss differences under {seen:.2f} more than one time in five"
-                    if is_few
-                    else ""
-                ),
-                evidence=evidence,
-                fix=f"to see a difference of half that size take {4 * scatter.units} {scatter.unit}"
-                if is_few
-                else "",
-            )
+            scatter = compared.scatter
+            few = {
+                "detectable": detectable_difference(change),
+                "units": scatter.units,
+                "unit": scatter.unit,
+                "wanted": 4 * scatter.units,
+            }
+            few = few if scatter.units < FEW else {}
+            yield Finding("note", "same", evidence=evidence | few)
 
 
 LITTLE = 0.02
@@ -151,30 +134,21 @@ def find_eval_disagrees(history: History) -> Iterator[Finding]:
         ):
             yield Finding(
                 level="warning",
-                what=f"the training reward rises ({train.first:.3f} to {train.last:.3f}) and "
-                f"eval/{name} falls "
-                f"({values[best]:.3f} to {values[-1]:.3f})",
                 since=int(series.steps[best]),
                 evidence={
-                    "training: t": round(min(train.t, 99.0), 1),
-                    "evaluation: z of its order": round(down, 1),
+                    "training t": round(min(train.t, 99.0), 1),
+                    "order z": round(down, 1),
+                    "training first": train.first,
+                    "training last": train.last,
+                    "best": float(values[best]),
+                    "last": float(values[-1]),
                 },
                 about=name,
                 causes=unrefuted_causes(
                     history,
-                    "a cheat that the reward pays",
-                    (
-                        "the training prompts are learnt by heart",
-                        lambda run: 0 < recent_median(run["epoch"]) < 1,
-                    ),
-                    (
-                        "other prompts than those of the evaluation",
-                        lambda run: not 0 < recent_median(run["epoch"]) < 1,
-                    ),
-                ),
-                fix=(
-                    f"take the checkpoint of step {series.steps[best]}; read completions with the "
-                    "highest rewards"
+                    "cheat",
+                    ("learnt-by-heart", lambda run: 0 < recent_median(run["epoch"]) < 1),
+                    ("other-prompts", lambda run: not 0 < recent_median(run["epoch"]) < 1),
                 ),
             )
 
@@ -225,23 +199,19 @@ def find_decoding(history: History) -> Iterator[Finding]:
             better = "sampled" if change.mean > 0 else "greedy"
             yield Finding(
                 level="warning" if better == "sampled" else "note",
-                what=f"on {f'{task} {split}'.strip()} {better} answers earn {abs(change.mean):.3f} "
-                f"[{min(abs(change.low), abs(change.high)):.3f}, "
-                f"{max(abs(change.low), abs(change.high)):.3f}] more "
-                "than "
-                f"the others (n = {change.n})",
+                code="sampled-earns-more" if better == "sampled" else "greedy-earns-more",
                 evidence={
+                    "where": f"{task} {split}".strip(),
                     "greedy": greedy.evaluation.mean_reward,
                     "sampled": sampled.evaluation.mean_reward,
+                    "difference": abs(change.mean),
+                    "low": min(abs(change.low), abs(change.high)),
+                    "high": max(abs(change.low), abs(change.high)),
+                    "n": change.n,
                 },
-                causes=(
-                    "greedy answers repeat themselves or end at once",
-                    "the likeliest answer is a wrong default",
-                )
+                causes=("greedy-ends", "wrong-default")
                 if better == "sampled"
-                else ("a high temperature: few sampled answers are the likeliest one",),
-                fix="deploy the sampling distribution that was evaluated; say which one a "
-                " figure is of",
+                else ("high-temperature",),
             )
     yield from _compare_sampling(history)
 
@@ -264,16 +234,18 @@ def _compare_sampling(history: History) -> Iterator[Finding]:
         if differing:
             yield Finding(
                 level="warning",
-                what=f"{mode} answers to {f'{task} {split}'.strip()} were drawn in two ways: "
-                f"{', '.join(differing)} "
-                "differ "
-                f"between {' and '.join(one.stage for one in found)}",
+                code="two-ways",
                 evidence={
+                    "mode": mode,
+                    "where": f"{task} {split}".strip(),
+                    "keys": differing,
+                    "stages": [one.stage for one in found],
+                }
+                | {
                     one.stage: str({key: sampling.get(key) for key in differing})
                     for one, sampling in zip(found, settings, strict=True)
                 },
-                causes=("the settings of the evaluation changed between the stages",),
-                fix="evaluate both again under one sampling distribution",
+                causes=("settings-changed",),
             )
     trained, used = (
         history.settings.get("sampling.steps"),
@@ -286,13 +258,9 @@ def _compare_sampling(history: History) -> Iterator[Finding]:
     if isinstance(trained, int) and used and used != {trained}:
         yield Finding(
             level="note",
-            what=(
-                f"training draws in {trained} denoising steps, evaluations in "
-                f"{', '.join(sorted(map(str, used)))}"
-            ),
-            evidence={"training": trained},
-            causes=("evaluation.steps",),
-            fix="what is trained is the sampling distribution with the steps of training",
+            code="other-steps",
+            evidence={"training": trained, "evaluations": sorted(used)},
+            causes=("evaluation-steps",),
         )
 
 
@@ -341,17 +309,18 @@ def find_plateau(history: History) -> Iterator[Finding]:
     at, level = int(steps[found]), float(after.mean())
     if found < QUICK and level - start < PLATEAU_SURE * noise:
         return
+    figures = dict(_plateau_causes(history, at, level))
     yield Finding(
         level="note",
-        what=(
-            f"{name} rose from {start:.3f} to {level:.3f} until about step {at}, and has stayed "
-            "there"
-        ),
         since=at,
-        evidence={"first": float(start), "plateau": level, "steps since": int(steps[-1] - at)},
-        causes=tuple(_plateau_causes(history, at, level))
-        or ("the model's limit on this task, or the reward's",),
-        fix="change what the first cause names, and nothing else",
+        evidence={
+            "series": name,
+            "first": float(start),
+            "plateau": level,
+            "steps since": int(steps[-1] - at),
+            **figures,
+        },
+        causes=tuple(figures) or ("limit",),
     )
 
 
@@ -371,7 +340,8 @@ def _line_errors(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.maximum(np.cumsum(values**2) - total**2 / count - across**2 / spread, 0.0)
 
 
-def _plateau_causes(history: History, at: int, level: float) -> Iterator[str]:
+def _plateau_causes(history: History, at: int, level: float) -> Iterator[tuple[str, float]]:
+    """Codes of what ended there, each with its figure."""
     rate, epoch, zero, entropy = (
         history["learning_rate"],
         history["epoch"],
@@ -380,18 +350,15 @@ def _plateau_causes(history: History, at: int, level: float) -> Iterator[str]:
     )
     then = rate.since(at).values
     if len(then) and np.nanmax(then) < 0.4 * np.nanmax(rate.values):
-        yield (
-            f"the learning rate was down to {np.nanmax(then) / np.nanmax(rate.values):.0%} of its "
-            "highest by then"
-        )
+        yield "rate-down", float(np.nanmax(then) / np.nanmax(rate.values))
     if (highest := max_reward(history)) is not None and level > PLATEAU_TOP * highest:
-        yield "the reward is at its ceiling"
+        yield "at-ceiling", highest
     if len(epoch) and 0 < epoch.values[-1] < 0.3:
-        yield f"only {epoch.values[-1]:.0%} of the prompts were seen"
+        yield "few-prompts-seen", float(epoch.values[-1])
     if len(zero) and np.nanmean(zero.since(at).values) > 0.5:
-        yield f"{np.nanmean(zero.since(at).values):.0%} of the groups have equal rewards"
+        yield "equal-groups", float(np.nanmean(zero.since(at).values))
     if len(entropy) and 0 <= np.nanmedian(entropy.since(at).values) < 0.01:
-        yield "answers are hardly varied any more (entropy)"
+        yield "low-entropy", float(np.nanmedian(entropy.since(at).values))
 
 
 EVAL_NOISE_ENOUGH = 6
@@ -424,11 +391,13 @@ def find_eval_noise(history: History) -> Iterator[Finding]:
         return
     yield Finding(
         level="note",
-        what=f"eval/reward scatters by {noise:.3f} from one evaluation to the next and rose by "
-        f"{rise:+.3f} in all: its best point ({values.max():.3f}) is the luckiest, not the best",
-        evidence={"scatter": noise, "rise": rise, "points": len(values)},
-        causes=("too few examples", "answers that are drawn instead of greedy ones"),
-        fix="evaluate greedily and on more examples: four times as many halve the scatter",
+        evidence={
+            "scatter": noise,
+            "rise": rise,
+            "points": len(values),
+            "best": float(values.max()),
+        },
+        causes=("few-examples", "sampled-answers"),
     )
 
 
@@ -463,15 +432,16 @@ def find_no_better(history: History) -> Iterator[Finding]:
         less = gap.high < 0 and mine < HALF * (mine - gap.mean) and final.task not in learnt
         yield Finding(
             level="warning" if less else "note",
-            what=f"on {final.where} the model earns "
-            f"{'less than' if gap.high < 0 else 'no more than'} the baseline "
-            f"{best}, which does not know the answer: {gap:+.3f}, n = {gap.n}",
-            evidence={"difference": gap.mean, "low": gap.low, "high": gap.high, "baseline": best},
-            causes=(
-                "the model has not learnt the task",
-                "the weights that were evaluated are not the trained ones",
-            ),
-            fix="read its answers; if they are no answers at all, begin with SFT or a larger model",
+            code="less" if gap.high < 0 else "no-more",
+            evidence={
+                "where": final.where,
+                "baseline": best,
+                "difference": gap.mean,
+                "low": gap.low,
+                "high": gap.high,
+                "n": gap.n,
+            },
+            causes=("not-learnt", "other-weights"),
         )
 
 
@@ -534,16 +504,16 @@ def find_part_lost(history: History) -> Iterator[Finding]:
                 continue
             yield Finding(
                 level="warning",
-                what=f"on {after.where} {after.stage} raised the reward by {rose.mean:+.3f} and "
-                "the "
-                f"part {name} "
-                f"fell by {-mean:.3f} (n = {n})",
-                evidence={"reward": rose.mean, name: mean, "n": n},
-                causes=(
-                    "the parts that rose are cheaper to earn, and cost this one",
-                    "a cheat that the reward pays",
-                ),
-                fix=f"read answers that lost {name}; raise its weight",
+                about=name,
+                evidence={
+                    "where": after.where,
+                    "stage": after.stage,
+                    "reward": rose.mean,
+                    name: mean,
+                    "lost": -mean,
+                    "n": n,
+                },
+                causes=("cheaper-parts", "cheat"),
             )
 
 
@@ -612,7 +582,7 @@ def find_no_rise(history: History) -> Iterator[Finding]:
     came = measure_outcome(history)
     if came is None or came.better is not False or came.change.n < SHORT:
         return
-    if came.change.mean > came.matters and not find_kl_anchor(history):
+    if came.change.mean > came.matters and find_kl_anchor(history) is None:
         return  # a rise that noise alone leaves open is none that fails
     highest = max_reward(history)
     if highest is not None and max(came.first, came.last) > NO_RISE_TOP * highest:
@@ -625,76 +595,68 @@ def find_no_rise(history: History) -> Iterator[Finding]:
     flat = came.change.high < MATTERS * scale and not near
     steps = history["reward"].steps
     late = bool(steps[0] > max(LATE * np.median(np.diff(steps)), SEEN * steps[-1]))
-    causes = tuple(_causes_seen(history))
-    seen = bool(causes)
-    causes = (*causes, *_causes_possible(history, came))
-    if late:
-        causes = (f"the log begins at step {steps[0]}: a rise before it is not seen", *causes)
+    seen, possible = dict(_causes_seen(history)), dict(_causes_possible(history, came))
     yield Finding(
         level="warning" if flat and not late and came.change.n >= LONG else "note",
-        what=came.summary
-        + ("" if flat or near else f": a gain of up to {came.change.high:.3f} is not ruled out"),
         since=int(steps[0]),
         evidence={
             "first": came.first,
             "last": came.last,
             "change": came.change.mean,
+            "low": came.change.low,
             "high": came.change.high,
+            "n": came.change.n,
+            "open": not (flat or near),
+            **seen,
+            **possible,
         },
-        causes=(("little is left to gain, if 1 is the most that can be earned",) if near else ())
-        + causes
-        or (
-            "few answers a step for the signal there is",
-            "a reward that better answers do not raise",
-        ),
-        fix="change what the first cause names, and nothing else; then score twenty answers by hand",
+        causes=(
+            *(("little-left",) if near else ()),
+            *(("late-log",) if late else ()),
+            *seen,
+            *possible,
+        )
+        or ("few-answers", "reward-blind"),
         follows=EXPLAIN,
-        shown=not (late or near) and (flat or seen),
+        shown=not (late or near) and (flat or bool(seen)),
     )
 
 
-def _causes_seen(history: History) -> Iterator[str]:
-    """What the log shows, the surest first."""
+def _causes_seen(history: History) -> Iterator[tuple[str, Any]]:
+    """Codes of what the log shows, the surest first, each with its figure."""
     highest, share, cut = (
         highest_learning_rate(history),
         recent_median(history["frac_reward_zero_std"]),
         recent_median(history["frac_truncated"]),
     )
-    if why := find_kl_anchor(history):
-        yield f"the KL term outweighs the reward: {why}"
+    if (anchor := find_kl_anchor(history)) is not None:
+        yield anchor
     elif not policy_moved(history):
-        yield from (
-            f"{cause}: the learning rate is {highest:.1e}" for cause in adapter_rate_cause(history)
-        )
+        of_weights = bool(adapter_rate_cause(history))
+        if of_weights:
+            yield "rate-for-weights", highest
         if 0 < abs(recent_median(history["kl"])) < STILL:
-            yield (
-                "updates that are too small: the KL to the reference is "
-                f"{recent_median(history['kl']):.1g} nats at the end"
-            )
-        if highest < FULL[0] and not adapter_rate_cause(history):
-            usual = f"{FULL[0]:.0e} to {FULL[1]:.0e} for all weights, more for adapters"
-            yield f"a learning rate of {highest:.1e}: usual are {usual}"
+            yield "kl-still", recent_median(history["kl"])
+        if highest < FULL[0] and not of_weights:
+            yield "low-rate", highest
     if share > 0.5:
-        yield f"{share:.0%} of the groups have equal rewards and teach nothing"
+        yield "equal-groups", share
     if cut > 0.3:
-        yield f"{cut:.0%} of the answers are cut by the limit"
+        yield "cut", cut
 
 
-def _causes_possible(history: History, came: RewardOutcome) -> Iterator[str]:
-    """What may be so in sound runs, too."""
+def _causes_possible(history: History, came: RewardOutcome) -> Iterator[tuple[str, float]]:
+    """Codes of what may be so in sound runs, too, each with its figure."""
     highest = highest_learning_rate(history)
     noise = standard_error_of_mean(finite_values(history["reward"].values), 1)
     if noise > 0.1 * max(abs(came.first), abs(came.last)):
-        yield f"few answers a step: its mean reward scatters by {noise:.2g}"
+        yield "scatter", noise
     if (
         FULL[0] <= highest < ADAPTERS[0]
         and "model.lora.rank" not in history.settings
         and not policy_moved(history)
     ):
-        yield (
-            f"a learning rate of {highest:.1e}, which is too low if an adapter is trained "
-            f"({ADAPTERS[0]:.0e} and more)"
-        )
+        yield "rate-if-adapter", highest
 
 
 @rule("unfinished", needs=("loss|reward|learning_rate",), kinds=("rl", "sft"), live=False)
@@ -707,9 +669,7 @@ def find_unfinished(history: History) -> Iterator[Finding]:
     if isinstance(planned, int) and not history.finished and history.last_step < planned - 1:
         yield Finding(
             level="note",
-            what=f"the records end at step {history.last_step} of {planned}",
             since=history.last_step,
-            evidence={"share": round(history.last_step / planned, 3)},
-            causes=("the run is going on", "it was stopped"),
-            fix="figures are of what was done so far",
+            evidence={"share": round(history.last_step / planned, 3), "steps": planned},
+            causes=("running", "stopped"),
         )

@@ -65,28 +65,19 @@ def find_gold_unpaid(history: History) -> Iterator[Finding]:
     learnt = still < GOLD_UNPAID_SOME  # a form that is asked for, and is kept by now
     yield Finding(
         level="note" if learnt else "fatal" if share >= GOLD_UNPAID_MANY else "warning",
-        what=f"{len(lost)} of {len(right)} answers ({share:.0%}) that equal the gold answer, read "
-        "as they are meant, "
-        "earn nothing" + ("; of the last ones hardly any" if learnt else ""),
+        code="unpaid",
         since=lost[0].step,
         evidence={
             "right": len(right),
             "earn nothing": len(lost),
             "share": round(share, 3),
             "of the last": still,
+            "learnt": learnt,
         },
         samples=tuple(
             dict.fromkeys(f"{_quote_end(one.text)} for gold {_quote_end(one.gold)}" for one in lost)
         )[:3],
-        causes=(
-            (
-                "the reader of answers rejects what people write: decimal commas, units, case, "
-                "quotes, "
-                "blanks in JSON"
-            ),
-            "a form that is asked for, and is paid with the answer only",
-        ),
-        fix="read answers leniently, and pay form by a part of its own",
+        causes=("reader-rejects", "form-paid"),
     )
 
 
@@ -114,19 +105,9 @@ def _find_shuffled_rewards(right: Sequence[Sample], wrong: Sequence[Sample]) -> 
         return
     yield Finding(
         level="warning",
-        what=(
-            "answers that equal the gold answer earn no more than others to the same prompt "
-            f"({np.mean(gaps):+.3f})"
-        ),
+        code="no-more-than-others",
         evidence={"difference": float(np.mean(gaps)), "groups": len(gaps)},
-        causes=(
-            "rewards are dealt to other answers than theirs: their order is lost",
-            "the reward pays something else",
-        ),
-        fix=(
-            "score some of these answers by hand, and compare with the reward that is stored "
-            "beside each"
-        ),
+        causes=("order-lost", "pays-else"),
     )
 
 

@@ -3,8 +3,9 @@ worse."""
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,12 +87,12 @@ class Sign:
     """A signal of the texts that went the wrong way."""
 
     name: str
-    sentence: str
+    figures: Mapping[str, float | str]
     onset: int
     alone: bool
     """Whether it is enough without another one."""
     paid: bool = True
-    """Whether it may be what the reward pays for."""
+    """Whether it may be what the reward pays for; else it is a part that stood still."""
 
 
 @rule("reward-hacking", needs=("reward", "samples|correctness/|reward/"), live=False)
@@ -119,21 +120,24 @@ def find_reward_hacking(history: History) -> Iterator[Finding]:
     began = max(min(sign.onset for sign in signs), _find_onset(history["reward"]))
     shown = [one for one in history.samples if one.step >= began and one.reward is not None]
     best = sorted(shown, key=lambda one: -(one.reward or 0))[:3]
+    paid = tuple(one.name for one in signs if one.paid)
+    evidence: dict[str, Any] = {
+        "reward first": came.first,
+        "reward last": came.last,
+        "signs": paid,
+        "still": [one.name for one in signs if not one.paid],
+        "onsets": {one.name: one.onset for one in signs},
+    }
+    for sign in signs:
+        evidence |= sign.figures
     yield Finding(
         level="warning",
-        what=f"the reward rose ({came.first:.3f} to {came.last:.3f}), and "
-        + ", ".join(one.sentence for one in signs),
+        code="signs",
         since=began,
-        evidence={f"{one.name}: onset": one.onset for one in signs},
+        evidence=evidence,
         samples=shorten_prompts([one.prompt for one in best]),
         about=" and ".join(one.name for one in signs),
-        causes=tuple(
-            f"{one.name} is paid, and not what the prompt asks for" for one in signs if one.paid
-        ),
-        fix=(
-            "read the answers with the highest rewards; score a hundred of the first and of the "
-            "last steps by hand"
-        ),
+        causes=paid,
     )
 
 
@@ -248,40 +252,24 @@ def _compare_with_correctness(
     )
     if not fell and not still:
         return
+    if not fell:
+        first, last = up.first, up.last
     zero = not values.any()
-    sentence = (
-        f"fell ({first:.3f} to {last:.3f})"
-        if fell
-        else f"did not rise with it ({up.first:.3f} to {up.last:.3f})"
-    )
     yield Finding(
         level="fatal" if fell and last < FATAL * first else "warning",
-        what=(
-            f"the reward rose ({came.first:.3f} to {came.last:.3f}) and "
-            f"{'the part ' if measure.is_part else ''}{name} "
-        )
-        + ("is 0 throughout" if zero else sentence),
+        code="right-is-0" if zero else "right-fell" if fell else "right-stayed",
         since=max(began if fell else 0, _find_onset(history["reward"])),
         evidence={
-            name: round(last - first if fell else up.last - up.first, 4),
+            name: round(last - first, 4),
             "reward": round(came.change.mean, 4),
+            "reward first": came.first,
+            "reward last": came.last,
+            "first": first,
+            "last": last,
+            "part": measure.is_part,
         },
         about=name,
-        causes=("a cheat that the reward pays", f"what computes {name} never matches")
-        if zero
-        else (
-            "a cheat that the reward pays",
-            f"{name} measures something else than the reward is meant to",
-        ),
-        fix=(
-            f"score gold answers by what computes {name}: if they earn 0, it is broken; else read "
-            "what the reward pays"
-        )
-        if zero
-        else (
-            f"read answers with a high reward and a low {name}; take a checkpoint from before this "
-            "step"
-        ),
+        causes=("cheat", "never-matches" if zero else "measures-else"),
     )
 
 
@@ -322,8 +310,7 @@ def _find_signs(
     for name in filter(ORACLE.search, parts if len(parts) > 1 else ()):
         part = _measure_rise(history, history[f"reward/{name}"])
         if part is not None and known.get(name, 1.0) * part.change.high < STAYED * came.change.mean:
-            sentence = f"{name} did not rise with it ({part.first:.3f} to {part.last:.3f})"
-            yield Sign(name, sentence, _find_onset(history["reward"]), alone=False, paid=False)
+            yield Sign(name, {}, _find_onset(history["reward"]), alone=False, paid=False)
     texts = [one for these in steps.values() for one in these]
     copied = _mean_by_step(steps, _copied_trigram_rate)
     first, last = _first_and_last(copied.values)
@@ -335,7 +322,7 @@ def _find_signs(
     ):
         yield Sign(
             "copies",
-            f"answers repeat {last:.0%} of their prompt ({first:.0%} at first)",
+            {"copied first": first, "copied last": last},
             _find_onset(copied),
             linked > PAID,
         )
@@ -353,30 +340,25 @@ def _find_signs(
         alone = linked > PAID and slope * (last - first) > EXPLAINED * came.change.mean
         yield Sign(
             "length",
-            f"answers grew from {first:.0f} to {last:.0f} characters",
+            {"length first": first, "length last": last},
             _find_onset(length),
             alone,
         )
     loops = _mean_by_step(steps, lambda one: _repeated_trigram_rate(one.text))
     first, last = _first_and_last(loops.values)
     if _rises_surely(history, loops) and last > LOOPS and last - first > MORE_LOOPS:
-        yield Sign(
-            "repetition",
-            f"{last:.0%} of their words repeat the same rows",
-            _find_onset(loops),
-            alone=True,
-        )
+        yield Sign("repetition", {"repeated": last}, _find_onset(loops), alone=True)
     first, last = _first_and_last(across.values)
     if (phrase := _find_common_phrase(list(steps.values()))) is not None:
         shares = _mean_by_step(
             steps, lambda one: float(phrase in _ngrams(_split_words(one.text), 3))
         )
-        sentence = f"{' '.join(phrase)[:60]!r} stands in the middle of nearly all of them"
-        yield Sign("phrase", sentence, _find_onset(shares), alone=False)
+        text = repr(" ".join(phrase)[:60])
+        yield Sign("phrase", {"phrase": text}, _find_onset(shares), alone=False)
     # a phrase makes answers alike, too
     elif _rises_surely(history, across) and last > max(SAME, TIMES * first):
-        sentence = f"answers to different prompts became alike (overlap {first:.2f} to {last:.2f})"
-        yield Sign("sameness", sentence, _find_onset(across), alone=False)
+        figures = {"overlap first": first, "overlap last": last}
+        yield Sign("sameness", figures, _find_onset(across), alone=False)
 
 
 def _sample_steps(samples: Sequence[Sample]) -> dict[int, list[Sample]]:

@@ -64,33 +64,22 @@ def find_dead_part(history: History) -> Iterator[Finding]:
         if abs(value) < FLAT:
             yield Finding(
                 level="warning" if moving else "fatal",
-                what=f"the part {name} of the reward was 0 in all of {len(values)} logged steps"
-                + quote_sample(history.samples[::-1]),
+                code="zero",
                 since=int(history[f"reward/{name}"].steps[0]),
-                evidence={"steps": len(values), "parts that move": len(moving)},
-                causes=(
-                    (
-                        "what it looks for is read wrongly, or never there (score a gold answer: "
-                        "it "
-                        "must earn it)"
-                    ),
-                    "the model never does it: there is nothing to reinforce until it sometimes does",
-                ),
+                evidence={
+                    "steps": len(values),
+                    "parts that move": len(moving),
+                    "example": quote_sample(history.samples[::-1]),
+                },
+                causes=("misread", "not-done"),
                 about=name,
-                fix=(
-                    f"score gold answers; if they earn {name}, show it in SFT first, or pay steps "
-                    "towards it"
-                ),
             )
         elif len(names) > 1:
             yield Finding(
                 level="note",
-                what=(
-                    f"the part {name} of the reward is {value:.3g} for every answer of all "
-                    f"{len(values)} logged steps"
-                ),
-                evidence={"steps": len(values)},
-                causes=("it is solved, or paid without being earned",),
+                code="constant",
+                evidence={"part": name, "value": value, "steps": len(values)},
+                causes=("paid-to-all",),
             )
 
 
@@ -175,25 +164,20 @@ def find_parts_oppose(history: History) -> Iterator[Finding]:
             continue
         yield Finding(
             level="note" if grew and LENGTH.search(name) else "warning",
-            what=f"the part {name} of the reward {'rose' if grew else 'fell'} from {first:.3f} to "
-            f"{last:.3f}"
-            f"{f' though its weight is {paid[part]:.2g},' if grew else ''} while {winner} rose "
-            "from "
-            f"{rising[up][0]:.3f} to {rising[up][1]:.3f}: it is outweighed",
+            code="outweighed",
             evidence={
-                f"{name}: t": round(float(np.clip(sure, -99, 99)), 1),
-                f"{winner}: t": round(min(rising[up][2], 99.0), 1),
-            }
-            | ({"weight": round(known[name], 4)} if name in known else {}),
+                "first": first,
+                "last": last,
+                "t": round(float(np.clip(sure, -99, 99)), 1),
+                "weight": round(known[name], 4) if name in known else None,
+                "grew": grew,
+                "rising": winner,
+                "rising first": rising[up][0],
+                "rising last": rising[up][1],
+                "rising t": round(min(rising[up][2], 99.0), 1),
+            },
             about=name,
-            causes=(
-                "the rising part is cheaper to earn, and costs the other",
-                "the weights say it is worth it",
-            ),
-            fix=(
-                f"raise the weight of {name}, or pay {winner} only where {name} is "
-                f"{'low' if grew else 'earned'}, too"
-            ),
+            causes=("cheaper", "weights-say-so"),
         )
 
 
@@ -223,15 +207,16 @@ def _find_unpaid_part(history: History, name: str, weight: float) -> Iterator[Fi
     )
     yield Finding(
         level="note" if meant else "warning",
-        what=f"the part {name} "
-        f"{f'fell from {first:.3f} to {last:.3f} while the reward rose: it ' if fell else ''}is "
-        f"{'charged' if weight else 'dropped'} (its weight in the logged reward is {weight:.2g})",
-        evidence={"change": round(last - first, 4), "weight": round(weight, 4)},
+        code="charged" if weight else "dropped",
+        evidence={
+            "change": round(last - first, 4),
+            "weight": round(weight, 4),
+            "fell": fell,
+            "first": first,
+            "last": last,
+        },
         about=name,
-        causes=("a wrong sign of its weight", "a penalty that is meant")
-        if weight
-        else ("its weight is 0: it is measured, and not paid",),
-        fix=f"pay {name} with a weight above 0, or read its fall as what the reward costs",
+        causes=("wrong-sign", "penalty") if weight else ("not-paid",),
     )
 
 
@@ -261,24 +246,10 @@ def find_lost_reward(history: History) -> Iterator[Finding]:
         return
     yield Finding(
         level="warning",
-        what=f"in {int(lost.sum())} of {len(steps)} logged steps the reward is less than the sum "
-        "of "
-        "its parts, by up "
-        "to "
-        f"{np.nanmax(less):.3g}",
+        code="less-than-parts",
         since=steps[int(np.argmax(lost))],
-        evidence={"steps": int(lost.sum()), "largest": float(np.nanmax(less))},
-        causes=(
-            (
-                "a reward function returned NaN or None for some completions, which count as 0 in "
-                "the "
-                "sum"
-            ),
-            "a sum that is clipped from above",
-        ),
-        fix="find the completions for which a reward function returns NaN; a reward that is not "
-        "known is no reward "
-        "of 0",
+        evidence={"steps": int(lost.sum()), "of": len(steps), "largest": float(np.nanmax(less))},
+        causes=("nan-counts-as-0", "clipped"),
     )
 
 
@@ -302,28 +273,19 @@ def _find_missing_values(history: History, name: str) -> Finding | None:
     if whole and min(without.values()) > 1 and len(prompts) > len(without):
         return Finding(
             level="note",
-            what=f"the part {name} is NaN or null for all answers to {len(without)} of "
-            f"{len(prompts)} prompts, and for "
-            "no others",
-            evidence={"completions": len(lost), "prompts": len(without)},
+            code="some-prompts",
+            evidence={"completions": len(lost), "prompts": len(without), "of": len(prompts)},
             about=name,
-            causes=("the function is not for them", "their gold answers cannot be read"),
+            causes=("not-for-them", "gold-unreadable"),
         )
     return Finding(
         level="warning",
-        what=(
-            f"the reward function {name} gave NaN or null for {len(lost)} of {len(values)} "
-            f"completions ({share:.1%})"
-        ),
+        code="no-number",
         since=lost[0].step,
-        evidence={"completions": len(lost), "share": round(share, 4)},
+        evidence={"completions": len(lost), "of": len(values), "share": round(share, 4)},
         about=name,
         samples=shorten_prompts([one.prompt for one in lost]),
-        causes=("the function cannot judge them, and they are counted as 0",),
-        fix=(
-            "a reward that is not known is no reward of 0: leave such completions out, or judge "
-            "them"
-        ),
+        causes=("cannot-judge",),
     )
 
 
@@ -355,22 +317,12 @@ def find_parser(history: History) -> Iterator[Finding]:
             continue
         yield Finding(
             level=("fatal" if lost >= PARSER_MANY else "warning") if paid_strictly else "note",
-            what=f"read strictly, answers{f' to {task}' if task else ''} earn "
-            f"{np.nanmean(strict.values):.3f}; read "
-            "as they "
-            f"are meant, {np.nanmean(lenient.values):.3f}",
             evidence={
                 "lenient": float(np.nanmean(lenient.values)),
                 "strict": float(np.nanmean(strict.values)),
             },
             about=task,
-            causes=(
-                (
-                    "the parser rejects what people write: decimal commas, fences, prose around an "
-                    "object"
-                ),
-            ),
-            fix="reward the lenient reading, and charge form by itself",
+            causes=("rejects-writing",),
             change={"task.options.reading": "lenient"} if paid_strictly else {},
         )
 
@@ -398,13 +350,15 @@ def find_references(history: History) -> Iterator[Finding]:
             low = [row.id for row in final.evaluation.rows if row.reward < 1 - 1e-6]
             yield Finding(
                 level="fatal",
-                what=f"gold answers earn {mean:.3f} on {where}: {len(low)} of "
-                f"{len(final.evaluation.rows)} earn less "
-                "than 1",
-                evidence={"mean": mean, "below 1": len(low)},
+                code="gold-below-1",
+                evidence={
+                    "mean": mean,
+                    "where": where,
+                    "below 1": len(low),
+                    "of": len(final.evaluation.rows),
+                },
                 samples=tuple(low[:3]),
-                causes=("the reader of answers rejects right ones", "wrong gold answers"),
-                fix="judge one of them part by part: no training is worth its time before that is 1",
+                causes=("reader-rejects", "wrong-gold"),
             )
         elif final.mode != ORACLE and is_surely_over(
             final.evaluation.rewards(),
@@ -413,11 +367,15 @@ def find_references(history: History) -> Iterator[Finding]:
         ):
             yield Finding(
                 level="warning",
-                what=f"the baseline {final.mode} earns {mean:.3f} on {where}"
-                + ("" if limit is None else f", more than the {limit:g} that its task grants it"),
-                evidence={"mean": mean, "limit": HALF if limit is None else limit},
-                causes=("the reward pays what can be had without reading the prompt",),
-                fix="look at what it earns, part by part, and pay that less",
+                code="baseline-over-limit",
+                evidence={
+                    "mean": mean,
+                    "where": where,
+                    "baseline": final.mode,
+                    "limit": HALF if limit is None else limit,
+                    "granted": limit is not None,
+                },
+                causes=("prompt-unread",),
             )
 
 
@@ -436,14 +394,9 @@ def find_unjudged(history: History) -> Iterator[Finding]:
         return
     yield Finding(
         level="fatal" if share >= UNJUDGED_MANY else "warning",
-        what=f"{share:.1%} of the completions could not be judged",
         since=int(series.steps[np.argmax(series.values > 0)]),
         evidence={"share": round(share, 4), "worst step": float(np.nanmax(series.values))},
-        causes=(
-            "the world behind the verifier (a browser, a database) fails",
-            "the verifier raises on some texts",
-        ),
-        fix="look at the failures in samples.jsonl",
+        causes=("world-fails", "verifier-raises"),
     )
 
 
@@ -471,17 +424,9 @@ def find_dead_task(history: History) -> Iterator[Finding]:
     for name in dead:
         yield Finding(
             level="warning",
-            what=(
-                f"the task {name} earned 0 in all of {len(levels[name])} logged steps, and others "
-                "did not"
-            ),
             since=int(history[f"task/{name}"].steps[0]),
-            evidence={"steps": len(levels[name])},
-            causes=(
-                "the model cannot do it at all",
-                "its verifier rejects everything (score its gold answers)",
-            ),
-            fix=f"show {name} in SFT first, or leave it out: its rollouts have no gradient",
+            evidence={"task": name, "steps": len(levels[name])},
+            causes=("too-hard", "verifier-rejects"),
         )
 
 
@@ -510,15 +455,15 @@ def find_dominant_part(history: History) -> Iterator[Finding]:
     first = max(moving, key=lambda name: moving[name])
     share = moving[first] ** 2 / sum(value**2 for value in moving.values())
     if share >= SHARE:
-        others = ", ".join(name for name in moving if name != first)
         yield Finding(
             level="note",
-            what=f"{share:.0%} of the variance of the parts of the reward is that of {first}: "
-            f"{others} "
-            f"hardly count{'s' if len(moving) == 2 else ''}",
-            evidence=moving,
-            causes=("parts of different scales, added with equal weights",),
-            fix="bring all parts to the range from 0 to 1, and say with weights what counts more",
+            evidence=moving
+            | {
+                "share": share,
+                "part": first,
+                "others": [name for name in moving if name != first],
+            },
+            causes=("scales",),
         )
 
 
@@ -547,46 +492,32 @@ def find_reward_falls(history: History) -> Iterator[Finding]:
     entropy, kl = history["entropy"], history["kl"]
     at = int(steps[fall.place])
     sudden = [step for step in list_jumps(series) if step >= at]
-    causes = (
-        [f"other data, weights or another reward from step {sudden[0]} on (see jump)"]
-        if sudden
-        else list[str]()
-    )
-    if _gap_widens(history):
-        causes.append("sampler and scorer drift apart (see gap)")
-    if len(entropy) and entropy.values[-1] > 2 * max(np.nanmedian(entropy.values[:10]), 0.1):
-        causes.append("the entropy rose: the policy forgets how to write")
-    if len(kl) and np.nanmax(kl.values) > 1:
-        causes.append(
-            f"the policy ran away from its reference (KL up to {np.nanmax(kl.values):.3g})"
-        )
+    forgets = len(entropy) and entropy.values[-1] > 2 * max(np.nanmedian(entropy.values[:10]), 0.1)
+    highest_kl = float(np.nanmax(kl.values)) if len(kl) else 0.0
+    found = {
+        "data-changed": sudden,
+        "gap-widens": _gap_widens(history),
+        "forgets": forgets,
+        "kl": highest_kl > 1,
+    }
     below = few or fall.last < fall.first - FALL_SURE * fall.noise
     yield Finding(
         level="fatal" if fall.share > (0.5 if below else 0.7) else "warning",
-        what=f"the reward fell from {fall.best:.3f} to {fall.last:.3f} after step {at}",
         since=at,
         evidence={
             "best stretch": fall.best,
             "last stretch": fall.last,
             "first": fall.first,
             "noise": fall.noise,
+            "jump": sudden[0] if sudden else None,
+            "highest kl": highest_kl,
         },
         causes=unrefuted_causes(
             history,
-            *causes,
-            "too high a learning rate for this model",
-            (
-                "sampler and scorer disagree (see gap)",
-                lambda run: sampler_matches(run) or _gap_widens(run),
-            ),
-            (
-                "a reward that changed during the run",
-                lambda _: len(values) >= JUMP_ENOUGH and not sudden,
-            ),
-        ),
-        fix=(
-            f"take the checkpoint of about step {at}; begin again from there with half the "
-            "learning rate or less"
+            *(cause for cause, seen in found.items() if seen),
+            "high-rate",
+            ("gap", lambda run: sampler_matches(run) or found["gap-widens"]),
+            ("reward-changed", lambda _: len(values) >= JUMP_ENOUGH and not sudden),
         ),
     )
 
