@@ -590,7 +590,7 @@ SHAPES = {
     ),
     "no gradient, half of the groups": (
         {"grad_norm": 0.0, "frac_reward_zero_std": 0.54, "reward": 0.72},
-        {"no-signal": "fatal gradient-lost.*spread=0.46", "zero-variance-groups": "share=0.54"},
+        {"no-signal": "fatal gradient-lost.*spread=0.4[56]", "zero-variance-groups": "share=0.54"},
         f"{EQUAL}|follows.*zero",
     ),
     "no gradient, a spread of the batch": (
@@ -758,7 +758,7 @@ SHAPES = {
     ),
     "two series jump": (
         JUMPS,
-        {"jump": "warningjumpresume", "reward-falls": "data-changed.*jump=120"},
+        {"jump": "warning jump resume", "reward-falls": "data-changed.*jump=120"},
         " kl ",
     ),
     "one series jumps": ({"completion_length": JUMPS["completion_length"], **ROSE}, {}, "jump"),
@@ -839,7 +839,7 @@ SHAPES = {
             "kl": None,
             "kl_sum": lambda noise, p, at: 6.8 * p,
         },
-        {"truncation": "warningcut.*share=1.0", "no-rise": "note.*follows"},
+        {"truncation": "warning cut.*share=1.0", "no-rise": "note.*follows"},
         "rate-if-adapter",
     ),
     "no answer ends, and it learns": (
@@ -850,7 +850,7 @@ SHAPES = {
     "some answers end": ({"num_eos_tokens": 3.0, **ROSE}, {}, "truncation"),
     "a KL of answers below 0": (
         {"kl": None, "kl_sum": -6.0, **ROSE},
-        {"kl": "warning negative.*other-sampling median=-6"},
+        {"kl": "warning negative.*other-sampling.*median=-6"},
         "fatal",
     ),
     "a KL of answers around 0": (
