@@ -31,7 +31,7 @@ from typing import Any
 import yaml
 
 from plumbline.evaluation.statistics import rate_interval
-from plumbline.tasks.precheck import HOSTILE
+from plumbline.tasks.cases import HOSTILE
 
 TABLE: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
 HALF = 0.5

@@ -66,7 +66,7 @@ FOREIGN = re.compile(
 WITHOUT_TORCH = (
     *("records", "algorithms", "recipe", "runs.remote", "runs", "tasks", "evaluation", "reports"),
     *("api", "cli.main", "cli.job_entry", "jobs.follow", "export.export", "serve.backend"),
-    *("checks.diagnosis.check", "checks.audit.audit", "checks.refusals", "checks.preflight.report"),
+    *("checks.diagnosis.check", "checks.audit.trial", "checks.refusals", "checks.preflight.report"),
     *("rollouts.collect", "training.pipeline", "training.sweep", "policies.downloads.get"),
 )
 HEAVY = {
@@ -404,12 +404,11 @@ def test_only_named_boundaries_catch_everything():
         "config/imports.py",
         "rollouts/reward_workers.py",
         "engines/workers.py",
-        "tasks/precheck.py",
+        "tasks/cases.py",
         "runs/observers.py",
         "checks/diagnosis/readers/wandb.py",
         "runs/remote_sync.py",
         "runs/remote.py",
-        "api.py",
         "policies/pretrained/chat.py",
         "policies/opening.py",
         "policies/forks.py",

@@ -8,7 +8,7 @@ the test suite that must fail.
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,17 @@ import numpy as np
 
 from plumbline import recipe as recipes
 from plumbline import tasks
+from plumbline.checks.audit.scoring_runner import (
+    ScoringRunner,
+    TooManyTimeoutsError,
+    mean_reward,
+)
+from plumbline.checks.audit.trial import judge_references
 from plumbline.checks.preflight.report import DryRun
 from plumbline.checks.preflight.report import dry_run as look_ahead
 from plumbline.checks.refusals import check_recipe
 from plumbline.config.imports import consent, import_named, note_typed
 from plumbline.errors import RecipeError
-from plumbline.evaluation.evaluate import ORACLE, evaluate_references
 from plumbline.evaluation.models import ModelOptions, check_name, evaluate_model
 from plumbline.policies.policy import Policy, Sampler
 from plumbline.recipe import Recipe, section
@@ -32,7 +37,7 @@ from plumbline.runs.observers import LiveView, open_trackers
 from plumbline.runs.remote import folder_for, is_address, join_address, local_model
 from plumbline.runs.remote_sync import open_remote_run
 from plumbline.runs.run import Observer, Run
-from plumbline.tasks.precheck import HOSTILE
+from plumbline.tasks.cases import HOSTILE
 from plumbline.tasks.task import Task, as_task
 from plumbline.training.pipeline import run_recipe
 
@@ -359,19 +364,12 @@ class TaskLaws:
 def check_task(task: Task, split: str, *, hostile: Sequence[str] = HOSTILE) -> TaskLaws:
     """Measure the laws of a task on a split: the oracle, the baselines, and texts that no verifier
     expects."""
-    task = as_task(task)
     examples = task.examples(split)
-    evaluations = evaluate_references(task, examples, split)
-    raised = []
-    for example in (examples[0], examples[-1]):
-        for text in (*hostile, *([] if example.gold is None else [example.gold])):
-            try:
-                _, score = task.judge(example, text)
-                assert 0 <= score.total <= 1
-            except Exception as error:  # noqa: BLE001 - that it raised at all is what is measured
-                raised.append(f"{text[:20]!r}: {type(error).__name__}: {error}")
+    seen = ScoringRunner(as_task(task), tasks.silent)
+    with suppress(TooManyTimeoutsError):
+        judge_references(seen, {split: examples}, (examples[0], examples[-1]), hostile)
     return TaskLaws(
-        oracle=float(evaluations[ORACLE].rewards().min()) if ORACLE in evaluations else None,
-        baselines={name: e.mean_reward for name, e in evaluations.items() if name != ORACLE},
-        raised=tuple(raised),
+        oracle=min((one.reward for one in seen.golds), default=None),
+        baselines={name: mean_reward(found[split]) for name, found in seen.baselines.items()},
+        raised=tuple(one.failure for one in seen.all_verdicts if one.failure),
     )

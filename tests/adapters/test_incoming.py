@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.checks.audit.audit import audit, open_targets
+from plumbline.checks.audit.trial import open_targets, try_reward
 from plumbline.config import imports
 from plumbline.config.imports import consent, note_typed
 from plumbline.errors import DataError, RecipeError, RewardError, UntrustedCodeError
@@ -85,17 +85,17 @@ def test_an_answer_that_earns_less_than_1_stays_and_is_found(gym, declared, tmp_
     monkeypatch.setattr(
         task._made, "score_answer", lambda text, entry: 0.5 if text == wrong else score(text, entry)
     )
-    found = {finding.check: finding for finding in audit(task, quick=True).findings}
+    found = {finding.check: finding for finding in try_reward(task, "run").findings}
     assert "oracle" in found
     assert "chain_sum-3" in found["oracle"].samples
 
 
 def test_the_audit_command_opens_a_data_set_by_name(gym, declared, tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "plumbline.checks.audit.audit.task_names", lambda: ["jsonl", "reasoning_gym", "verifiers"]
+        "plumbline.checks.audit.trial.task_names", lambda: ["jsonl", "reasoning_gym", "verifiers"]
     )
     (target,) = open_targets("reasoning_gym:basic_arithmetic", {"size": 60}, None, None).values()
-    found = audit(target(silent), quick=True)
+    found = try_reward(target(silent), "run", limit=60)
     assert found.to_dict()["gold"] == {"n": 60, "mean": 1.0, "least": 1.0}
     assert found.context.written()["blanks around"]["loss"] > 0.25, (
         "a blank costs a share of the reward there"
@@ -191,7 +191,7 @@ def test_an_environment_of_verifiers_is_a_task_by_its_own_rewards(environment, d
     )
     assert task.judge(one, "x")[1].total == 0.25
     assert task.judge(one, "x" * 30)[1].total == 0.0
-    found = audit(task, quick=True)
+    found = try_reward(task, "run")
     assert found.to_dict()["gold"]["mean"] == 1.0
     assert not found.fatal
 

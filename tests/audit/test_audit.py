@@ -8,17 +8,17 @@ from dataclasses import replace
 import pytest
 
 from plumbline.checks.audit import cheats, checks, scoring_runner
-from plumbline.checks.audit.audit import audit
 from plumbline.checks.audit.texts import (
     DECIMAL_COMMA,
     rewrite_answer,
     sample_examples,
     writes_commas,
 )
+from plumbline.checks.audit.trial import try_reward
 from plumbline.records import Example, Score
 from plumbline.storage import write_jsonl
 from plumbline.tasks import silent
-from plumbline.tasks.precheck import Case
+from plumbline.tasks.cases import Case
 from tests.audit.faulty import FaultyTask
 from tests.work import work
 
@@ -29,57 +29,45 @@ def few_verdicts(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("fault", "check", "level", "said"),
+    ("fault", "check", "level", "evidence"),
     [
-        ("dead", "part-dead", "fatal", "the part tom was 0 for all"),
-        ("constant", "part-constant", "warning", "the part tom was 1 for all"),
-        ("silent", "part-silent", "note", "the part tom was None for all"),
-        ("floor", "part-floor", "warning", "the part nota pays at least 0.20 for every text"),
-        (
-            "contradiction",
-            "parts-contradict",
-            "fatal",
-            "the parts longo and curto contradict each other",
-        ),
-        ("shape", "baseline", "warning", "the baseline constant earns 0.6"),
-        ("shape-fatal", "baseline", "fatal", "such answers will be learnt"),
-        (
-            "oracle",
-            "oracle",
-            "fatal",
-            "120 of 120 gold answers earn less than 1 (mean 0.900, least 0.900",
-        ),
-        ("wrong gold", "oracle", "fatal", "1 of 120 gold answers earn less than 1"),
-        ("brief", "oracle", "warning", "short of nota (120)"),
-        ("decimal comma", "writing", "fatal", "decimal comma 100%"),
-        ("raises", "raises", "fatal", "raised JSONDecodeError"),
-        ("dice", "repeat", "fatal", "were judged otherwise the second time"),
-        ("main thread only", "repeat", "fatal", "then no reward"),
-        ("all dice", "repeat", "fatal", "were judged otherwise the second time"),
-        ("hostile", "hostile", "warning", "16 of 17 hostile texts earn something"),
-        ("strict pays more", "readings", "fatal", "earn less when they are read leniently"),
-        (
-            "ragged gold",
-            "readings",
-            "warning",
-            "120 gold answers earn less when they are read strictly",
-        ),
-        ("contains", "cheat", "fatal", "an answer that knows nothing earns"),
-        ("no gold", "no-oracle", "note", "there are no gold answers"),
+        ("dead", "part-dead", "fatal", {"part": "tom", "most": 0.0}),
+        ("constant", "part-constant", "warning", {"part": "tom", "most": 1.0}),
+        ("silent", "part-silent", "note", {"part": "tom"}),
+        ("floor", "part-floor", "warning", {"part": "nota", "least": 0.2}),
+        ("contradiction", "parts-contradict", "fatal", {"parts": ["longo", "curto"]}),
+        ("shape", "baseline", "warning", {"baseline": "constant", "limit": 0.3}),
+        ("shape-fatal", "baseline", "fatal", {"baseline": "constant", "limit": 0.3}),
+        ("oracle", "oracle", "fatal", {"low": 120, "n": 120, "least": 0.9}),
+        ("wrong gold", "oracle", "fatal", {"low": 1, "n": 120}),
+        ("brief", "oracle", "warning", {"parts": {"nota": 120}}),
+        ("decimal comma", "writing", "fatal", {}),
+        ("raises", "raises", "fatal", {"raised": {"JSONDecodeError": 124}}),
+        ("dice", "repeat", "fatal", {}),
+        ("main thread only", "repeat", "fatal", {}),
+        ("all dice", "repeat", "fatal", {}),
+        ("hostile", "hostile", "warning", {"floor": 0.0}),
+        ("strict pays more", "readings", "fatal", {}),
+        ("ragged gold", "readings", "warning", {"count": 120, "of": 120}),
+        ("contains", "cheat", "fatal", {}),
+        ("no gold", "no-oracle", "note", {}),
     ],
 )
-def test_a_planted_fault_is_found_and_nothing_else(fault, check, level, said):
+def test_a_planted_fault_is_found_and_nothing_else(fault, check, level, evidence):
     task = FaultyTask(fault)
     if fault == "no gold":
         task.__class__ = type(
             "Goldless", (FaultyTask,), {"baselines": {"blank": FaultyTask().baselines["blank"]}}
         )
-    found = audit(task).findings
+    found = try_reward(task).findings
     assert {finding.check for finding in found} - {"part-unreached"} == {check}, [
         one.what for one in found
     ]
     assert {finding.level for finding in found if finding.check == check} == {level}
-    assert said in " ".join(finding.what for finding in found)
+    shown = next(finding.evidence for finding in found if finding.check == check)
+    assert {key: shown[key] for key in evidence} == evidence
+    assert fault != "decimal comma" or shown["decimal comma"]["loss"] == 1.0
+    assert fault != "hostile" or len(shown["rewards"]) == 16
 
 
 def test_examples_that_share_a_cluster_count_once():
@@ -88,14 +76,14 @@ def test_examples_that_share_a_cluster_count_once():
     alike.examples = lambda split: [
         replace(one, cluster=f"{at % 4}") for at, one in enumerate(of_each(split))
     ]
-    assert "baseline" in {finding.check for finding in audit(alone).findings}
+    assert "baseline" in {finding.check for finding in try_reward(alone).findings}
     # four clusters decide nothing
-    assert "baseline" not in {finding.check for finding in audit(alike).findings}
+    assert "baseline" not in {finding.check for finding in try_reward(alike).findings}
 
 
 def test_a_sound_task_has_no_finding_and_its_figures():
     heard = []
-    found = audit(FaultyTask(), progress=lambda *told: heard.append(told))
+    found = try_reward(FaultyTask(), progress=lambda *told: heard.append(told))
     assert found.findings == ()
     plain = json.loads(json.dumps(found.to_dict()))
     assert plain["gold"] == {"n": 120, "mean": 1.0, "least": 1.0}
@@ -110,7 +98,7 @@ def test_a_sound_task_has_no_finding_and_its_figures():
         "search for cheats",
         "all a second time",
     }
-    assert len(audit(FaultyTask(), ["val"], limit=5).context.golds) == 5
+    assert len(try_reward(FaultyTask(), splits=["val"], limit=5).context.golds) == 5
 
 
 def test_a_way_of_writing_loses_a_share_of_what_its_own_gold_answer_earns():
@@ -150,7 +138,7 @@ def test_parts_that_gold_answers_lack_are_named_in_their_own_order():
 
 def test_the_same_seed_gives_the_same_audit():
     first, second, other = (
-        audit(FaultyTask("shape"), limit=20, seed=seed).to_dict() for seed in (3, 3, 4)
+        try_reward(FaultyTask("shape"), limit=20, seed=seed).to_dict() for seed in (3, 3, 4)
     )
     drop = {"seconds", "verdicts_per_second"}
     assert {k: v for k, v in first.items() if k not in drop} == {
@@ -161,18 +149,18 @@ def test_the_same_seed_gives_the_same_audit():
 
 def test_a_verifier_that_does_not_come_back_ends_the_audit_and_is_the_finding(monkeypatch):
     monkeypatch.setattr(scoring_runner, "LIMIT", 0.2)
-    found = audit(FaultyTask("hangs"))
+    found = try_reward(FaultyTask("hangs"))
     assert [
         (finding.check, finding.level) for finding in found.findings if finding.level != "note"
     ] == [("slow", "fatal")]
-    assert "has not judged the hostile text" in found.findings[0].what
+    assert found.findings[0].evidence == {"count": 3, "limit": checks.LIMIT}
 
 
 def test_a_hostile_text_that_takes_long_is_told(monkeypatch):
     monkeypatch.setattr(checks, "SLOW", 0.1)
-    (finding,) = audit(FaultyTask("slow"), limit=2).findings
+    (finding,) = try_reward(FaultyTask("slow"), limit=2).findings
     assert (finding.check, finding.level) == ("slow", "warning")
-    assert "judging the hostile text '{{{{" in finding.what
+    assert finding.evidence["seconds"] > 0.1
 
 
 def test_the_search_puts_together_what_no_single_start_has(monkeypatch):
@@ -188,7 +176,7 @@ def test_the_search_puts_together_what_no_single_start_has(monkeypatch):
             return outcome, self.weighed.score({"nota": share, "tipo": share})
 
     monkeypatch.setattr(cheats, "VERDICTS", 6000)
-    found = audit(Words())
+    found = try_reward(Words())
     assert found.context.cheat.reward == pytest.approx(1.0)
     assert "sim" in found.context.cheat.text
     assert "<the prompt" in found.context.cheat.rule
@@ -286,8 +274,10 @@ def test_a_recipe_a_task_and_a_reward_function_with_rows_are_audited(
         "audit", opener, "--set", "task.options.fault=oracle", "--split", "val", "--out", "a.json"
     )
     assert code == 1
-    assert "fatal: oracle: 40 of 40 gold answers earn less than 1" in out
-    assert json.loads((tmp_path / "a.json").read_text())["audits"]["faulty"]["fatal"] is True
+    assert "fatal: oracle: 40 of 40" in out
+    audited = json.loads((tmp_path / "a.json").read_text())["audits"]["faulty"]
+    assert audited["fatal"] is True
+    assert audited["findings"][0]["evidence"]["low"] == 40
     recipe = "name: two\nmodel: {tiny: {}}\nrl: {steps: 1}\ntasks:\n"
     recipe += "".join(
         f"  {name}: {{name: '{opener}', options: {{fault: '{fault}'}}}}\n"
@@ -477,9 +467,7 @@ def test_penalties_rows_without_gold_and_paid_forms_are_told_apart(users, tmp_pa
     found = users(names)["findings"]
     checks_ = {one["check"] for one in found if one["level"] != "note"}
     assert checks_ == loud if names != "wordy" else checks_ & loud and "label" not in checks_
-    assert any("10 of 60 rows have no gold" in one["what"] for one in found) == (
-        names in {"skips", "lenient"}
-    )
+    assert any("10 of 60 rows" in one["what"] for one in found) == (names in {"skips", "lenient"})
 
 
 @pytest.mark.parametrize(
@@ -541,13 +529,12 @@ def test_what_options_do_not_name_is_guessed_and_a_reward_that_never_pays_is_nam
     assert found["effective_weights"] == pytest.approx({"accuracy": 0.8, "hashes": 0.2})
     assert found["gold"]["mean"] == 1.0
     notes = [one["what"] for one in found["findings"] if one["check"] == "rows"]
-    aside = "left out of the prompts: aside"
-    assert notes[:2] == ["guessed: prompt 'question', gold '#### {answer}'", aside]
+    assert ["'#### {answer}'" in notes[0], notes[1].endswith(": aside")] == [True, True]
     write_jsonl(tmp_path / "rows.jsonl", [{**row, "answer": int(row["answer"])} for row in rows])
     found = users("accuracy", gold=None)
     (finding,) = [one for one in found["findings"] if one["level"] != "note"]
     assert (finding["check"], finding["level"]) == ("unpaid", "fatal")
-    assert "It pays where answer is a text" in finding["what"]
+    assert "answer is a text" in finding["what"]
     assert found["effective_weights"] is None
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from plumbline.checks.audit import cheats
-from plumbline.checks.audit.audit import audit
+from plumbline.checks.audit.trial import try_reward
 from plumbline.tasks import open_task
 
 SMALL = {"seed": 5, "orders": 3000, "extraction": 60, "sql_qa": 60, "insights": 60, "push": 60}
@@ -22,7 +22,7 @@ def test_a_task_of_ours_is_sound(name, records, monkeypatch):
         ("forms", {"records": 5}) if name == "forms" else ("commerce", {**SMALL, "job": name})
     )
     task = open_task(task, options, records / task)
-    found = audit(task, limit=4)
+    found = try_reward(task, limit=4)
     assert found.findings == ()
     assert found.context.ceiling == 1.0
     assert found.context.cheat.reward < 0.5
@@ -32,6 +32,6 @@ def test_the_strict_reading_of_the_commerce_log_is_fatal(records):
     task = open_task(
         "commerce", {**SMALL, "job": "extraction", "reading": "strict"}, records / "commerce"
     )
-    (finding,) = audit(task, limit=4).findings
+    (finding,) = try_reward(task, limit=4).findings
     assert (finding.check, finding.level) == ("writing", "fatal")
-    assert "decimal comma 100%" in finding.what
+    assert finding.evidence["decimal comma"]["loss"] == 1.0

@@ -88,11 +88,7 @@ def test_completions_that_need_pyarrow_say_so(plumbline, place, monkeypatch):
         "plumbline.config.imports.find_spec", lambda name: None if name == "pyarrow" else name
     )
     code, _, err = plumbline("score", "mended:right", "--rows", "rows.jsonl", "--completions", path)
-    assert (code, "uv tool install . --with pyarrow" in err, "have no completions" in err) == (
-        1,
-        True,
-        False,
-    ), err
+    assert (code, "--with pyarrow" in err, "no completions" in err) == (1, True, False), err
 
 
 def test_what_cannot_be_scored_is_said(plumbline, place):
@@ -104,7 +100,7 @@ def test_what_cannot_be_scored_is_said(plumbline, place):
     others = [{**row, "prompt": f"Something else {n}"} for n, row in enumerate(ROWS)]
     (place / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in others))
     code, _, err = plumbline("score", "mended:right", *stored)
-    assert (code, "none of the 64 completions" in err) == (1, True), err
+    assert (code, "64 completions" in err) == (1, True), err
     for given in (
         ("mended:right", "--completions", path),
         ("--completions", path),

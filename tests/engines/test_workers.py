@@ -41,7 +41,8 @@ ABILITIES = (
     "canonicalise_answer",
 )
 ABILITIES += (
-    "precheck",
+    "users_task",
+    "find_label",
     "sizes",
     "sketch",
     "explain_foreign_ids",

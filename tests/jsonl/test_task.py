@@ -4,6 +4,7 @@ said."""
 import datetime
 import json
 import math
+import re
 from decimal import Decimal
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from rich.console import Console
 
 from plumbline.api import HOSTILE, check_task
+from plumbline.checks.audit.trial import check_reward
 from plumbline.errors import DataError, IncomparableError, RecipeError
 from plumbline.evaluation.comparison import compare
 from plumbline.evaluation.completions import evaluate_file
@@ -25,7 +27,7 @@ from plumbline.evaluation.summary import summarise, summarise_with_references
 from plumbline.reports.evaluation_output import detail_tables
 from plumbline.tasks import open_task
 from plumbline.tasks.jsonl.files import Foreign, _as_json
-from plumbline.tasks.task import Task, export
+from plumbline.tasks.task import export
 from tests.jsonl.conftest import Workplace, sums
 
 
@@ -37,7 +39,7 @@ def test_the_law_of_a_task(workplace):
         assert laws.raised == ()
         assert set(laws.baselines) == {"blank", "echo", "constant", "shuffled-gold", "every-gold"}
         assert max(laws.baselines.values()) < 1
-    assert type(task).precheck is not Task.precheck
+    assert task.users_task is task
 
 
 def test_an_answer_that_the_function_breaks_on_is_a_counted_failure_and_never_a_reward_of_0(
@@ -51,8 +53,8 @@ def test_an_answer_that_the_function_breaks_on_is_a_counted_failure_and_never_a_
     evaluation = evaluate_completions(
         task, examples, ["word", *(e.gold for e in examples[1:])], source="x", split="train"
     )
-    assert [(row.id, row.failure) for row in evaluation.unjudged] == [
-        (examples[0].id, "ValueError: could not convert string to float: 'word'")
+    assert [(row.id, "ValueError" in row.failure) for row in evaluation.unjudged] == [
+        (examples[0].id, True)
     ]
     assert evaluation.mean_reward == 1.0
 
@@ -87,8 +89,8 @@ def test_equal_prompts_stay_together_and_are_counted(workplace):
     prompts = [{e.fingerprint() for e in task.examples(split)} for split in task.splits]
     assert not prompts[0] & prompts[1]
     assert not prompts[0] & prompts[2]
-    notes = task.precheck(0)
-    assert "26 of 52 rows of train repeat a prompt of that split" in notes
+    notes = task.describe_before_run(quick=False)
+    assert any("26 of 52 rows of train" in note for note in notes)
 
 
 def test_files_of_their_own(workplace):
@@ -267,7 +269,7 @@ def test_what_json_has_no_form_for_is_a_text_or_left_out_where_it_is_not_used(
     (example, *_) = task.examples("train")
     assert ("when" in example.reference) == (not foreign)
     assert task.judge(example, example.gold)[1].total == 1
-    assert any("when" in note for note in task.precheck(1)) == foreign
+    assert any("when" in note for note in task.describe_before_run(quick=False)) == foreign
     if isinstance(held, str):
         assert workplace.open("needs", gold="at {when}").examples("train")[0].gold == f"at {held}"
     for score, used in (
@@ -341,16 +343,11 @@ def test_without_gold_answers_there_is_no_ceiling_and_that_is_said(workplace, tm
     assert summary["ceiling"] is None
     assert summary["skill"] is None
     assert summary["floor"] == beside["echo"].mean_reward > 0
-    assert "no gold answers: no ceiling" in _rendered(
-        summarise_with_references(beside["echo"], beside)
-    )
-    assert (
-        "no gold answers: no ceiling, no oracle, and nothing that SFT could show"
-        in task.precheck(0)
-    )
-    with pytest.raises(DataError, match="has no gold answer"):
+    assert "no gold answers" in _rendered(summarise_with_references(beside["echo"], beside))
+    assert "no-oracle" in {one.check for one in check_reward(task)}
+    with pytest.raises(DataError, match=examples[0].id):
         evaluate_reference(task, examples, source=ORACLE, split="val")
-    with pytest.raises(DataError, match="has no gold answer"):
+    with pytest.raises(DataError, match=examples[0].id):
         task.demonstration(examples[0], 0)
     assert check_task(task, "val").oracle is None
     export(task, tmp_path / "out")
@@ -474,9 +471,7 @@ def test_a_range_becomes_0_to_1(functions):
     task, example = first(functions, ["signed", "brief"], range={"signed": [-3, 1]})
     assert task.judge(example, "2")[1].parts == {"signed": 0.5, "brief": 1.0}
     task, example = first(functions, "signed")
-    with pytest.raises(
-        DataError, match=r"what signed says is -1, which is not in \[0, 1\]"
-    ) as error:
+    with pytest.raises(DataError, match=r"signed .* -1, .* \[0, 1\]") as error:
         task.judge(example, "2")
     assert "task.options.range" in error.value.fix
 
@@ -563,7 +558,7 @@ def test_a_function_that_cannot_be_called_is_refused_when_it_is_opened(functions
         functions.open(score)
     with pytest.raises(
         DataError,
-        match=r"rows.jsonl:1: the scoring function takes solution, and this row has no such",
+        match=r"rows.jsonl:1: .* solution",
     ):
         functions.open("needs").examples("train")
 
@@ -633,7 +628,7 @@ def test_wrong_options(workplace, options, message):
     }
     with pytest.raises(RecipeError, match=message) as error:
         open_task("jsonl", values, Path())
-    assert "needs train and score" in error.value.fix
+    assert "train and score" in error.value.fix
 
 
 @pytest.mark.parametrize(
@@ -684,7 +679,7 @@ def test_evaluations_under_two_scoring_functions_are_not_compared(workplace):
         evaluate_reference(t, t.examples("val"), source="blank", split="val")
         for t in (strict, kind)
     )
-    with pytest.raises(IncomparableError, match="was scored under rubric"):
+    with pytest.raises(IncomparableError, match=re.escape(after.rubric)):
         compare(before, after)
 
 

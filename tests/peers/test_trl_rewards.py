@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from plumbline.checks.audit.trial import check_reward
 from plumbline.errors import DataError
 from plumbline.storage import write_jsonl
 from plumbline.tasks import open_task
@@ -32,11 +33,9 @@ def test_trls_own_reward_functions_score_here_as_they_do_there(tmp_path):
     example = task.examples("train")[0]
     assert [task.judge(example, text)[1].total for text in texts] == theirs == [1.0, 0.0, 0.0, 0.0]
     assert [score.total for _, score in task.judge_group(example, texts)] == theirs
-    unknown, golds = task.precheck(0)
-    assert unknown.startswith(
-        "no range is declared, and no gold answers show it: think_format_reward"
-    )
-    assert golds == "no gold answers: no ceiling, no oracle, and nothing that SFT could show"
+    unknown, golds = check_reward(task)
+    assert all(name in unknown.what for name in ("think_format_reward", "task.options.range"))
+    assert golds.check == "no-oracle"
 
 
 def text_of(completion):
@@ -142,10 +141,10 @@ def test_a_number_outside_of_0_to_1_stops_at_once_with_all_ranges(tmp_path):
         with pytest.raises(
             DataError, match=r"what accuracy says is 2, which is not in \[0, 1\] \(.*:accuracy\)"
         ) as error:
-            task.precheck(0)
+            check_reward(task)
         assert "set task.options.range: {accuracy: [0, 2], form: [0, 0.5]}" in error.value.fix
     task = open_task("jsonl", {**options, "gold": "#### {answer}", "range": RANGES_OF_TWO}, Path())
-    assert task.shares == pytest.approx({"accuracy": 0.8, "form": 0.2})
+    assert task.effective_weights == pytest.approx({"accuracy": 0.8, "form": 0.2})
     example = task.examples("train")[0]
     assert [task.judge(example, text)[1].total for text in (example.gold, "####")] == pytest.approx(
         [1.0, 0.2]

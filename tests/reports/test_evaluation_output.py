@@ -8,6 +8,7 @@ import re
 import pytest
 from rich.console import Console
 
+from plumbline.checks.audit.trial import check_reward
 from plumbline.errors import RecipeError
 from plumbline.evaluation.command import EvaluationSpec, run_evaluation
 from plumbline.evaluation.evaluate import evaluate_completions, evaluate_references
@@ -113,7 +114,7 @@ def test_all_outputs_of_one_evaluation(tmp_path):
         replays=2,
         table="md",
     )
-    printed = write_outputs(outputs, {"": run_evaluation(spec, Observer())})
+    printed = write_outputs(outputs, {"": run_evaluation(spec, Observer(), check_reward)})
     assert printed.startswith("**Figures, toy, strange, rubric toy/1+")
     assert [row.id for row in read_evaluation(tmp_path / "e.json").rows] == [
         "strange-0",

@@ -8,6 +8,7 @@ from types import ModuleType
 import pytest
 
 from experiments import missing_lines
+from plumbline.checks.audit.trial import check_reward
 from plumbline.cli import main as cli
 from plumbline.errors import RecipeError
 from plumbline.evaluation.command import EvaluationSpec, run_evaluation
@@ -67,7 +68,7 @@ def test_every_figure_is_a_part_that_the_rubric_gives(headline):
         "held_out": [],
     }
     evaluated = run_evaluation(
-        EvaluationSpec(model="constant", task="forms", options=options), Observer()
+        EvaluationSpec(model="constant", task="forms", options=options), Observer(), check_reward
     )
     assert evaluated.evaluation.headline == headline
     parts = set(evaluated.evaluation.rows[0].parts)

@@ -24,7 +24,7 @@ from plumbline.recipe import section
 from plumbline.records import Example, Message, Outcome, Score
 from plumbline.rollouts.reward_workers import judge
 from plumbline.tasks import Progress
-from plumbline.tasks.precheck import TEMPLATES
+from plumbline.tasks.cases import TEMPLATES
 
 WHAT = "the task verifiers"
 TRIED = 8

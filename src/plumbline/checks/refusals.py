@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from plumbline.checks.audit.trial import check_reward
 from plumbline.checks.diagnosis.live import validate_check_names
 from plumbline.config.imports import check_installed, note_addresses
 from plumbline.errors import DataError, ModelError, PlumblineError, RecipeError, RunError
@@ -268,7 +269,7 @@ def try_verifier(run: Run, task_data: TaskData) -> None:
     begun with.
 
     Raises:
-        DataError: see `Task.precheck`.
+        DataError: see `check_reward`.
         RunError: the scores of a resumed run would be of two rubrics.
     """
     task = task_data.task
@@ -294,6 +295,6 @@ def try_verifier(run: Run, task_data: TaskData) -> None:
             inside = len(task_data.held_out[recipe.evaluation.split][: recipe.evaluation.limit])
             verdicts += modes * inside * (1 + rl.steps // recipe.evaluation.every)
     told = [event["message"] for event in run.files["events"].rows()]
-    for message in task.precheck(verdicts):
-        if message not in told:
-            run.event("task", message)
+    for finding in check_reward(task, verdicts):
+        if finding.what not in told:
+            run.event("task", finding.what)

@@ -314,6 +314,7 @@ def init(
     The rows' columns are looked at, and the reward is tried on them. Nothing is trained and no
     model is loaded. The exit status is 1 where something must be mended before a training.
     """
+    from plumbline.checks.audit.trial import check_reward
     from plumbline.evaluation.models import settled_keys
     from plumbline.runs.record import last_model
     from plumbline.tasks.jsonl.init_recipe import add_script_options, write_init_recipe
@@ -321,7 +322,7 @@ def init(
     given = add_script_options(model, data, reward, script, out, prompt, gold, config)
     given.model = last_model(given.model)
     given.settings = settled_keys(given.model)
-    lines, ready = write_init_recipe(given)
+    lines, ready = write_init_recipe(given, check_reward)
     print_text("".join(f"{line}\n" for line in lines))
     raise typer.Exit(0 if ready else 1)
 
@@ -491,6 +492,7 @@ def evaluate(
 ) -> None:
     """Evaluate a model, the oracle or a baseline on a fixed split, with floor and ceiling beside
     it."""
+    from plumbline.checks.audit.trial import check_reward
     from plumbline.evaluation.command import EvaluationSpec, each_task, run_evaluation
     from plumbline.evaluation.models import ModelOptions
     from plumbline.recipe import read_sampling, task_section
@@ -525,7 +527,7 @@ def evaluate(
     specs = each_task(spec)
     outputs.check(specs)
     with show_progress() as view:
-        evaluated = {name: run_evaluation(one, view) for name, one in specs.items()}
+        evaluated = {name: run_evaluation(one, view, check_reward) for name, one in specs.items()}
     printed = write_outputs(outputs, evaluated)
     print_text(printed) if isinstance(printed, str) else print_tables(printed)
 
@@ -561,8 +563,8 @@ def score(
     from plumbline.errors import RecipeError
 
     if reward is not None and rows is not None and not task and out is None and split is None:
-        from plumbline.checks.audit.audit import open_targets
         from plumbline.checks.audit.stored import score_stored
+        from plumbline.checks.audit.trial import open_targets
         from plumbline.config.overrides import task_options
 
         with show_progress() as view:
@@ -752,8 +754,7 @@ def audit(
 
     The exit status is 1 where a fatal finding stands.
     """
-    from plumbline.checks.audit.audit import audit as audit_task
-    from plumbline.checks.audit.audit import audit_tables, is_audit, open_targets
+    from plumbline.checks.audit.trial import audit_tables, is_audit, open_targets, try_reward
     from plumbline.config.overrides import task_options
     from plumbline.storage import write_json
 
@@ -762,8 +763,9 @@ def audit(
     splits, found = () if split is None else (split,), {}
     with show_progress() as view:
         for name, target in open_targets(task, task_options(overrides or ()), rows, data).items():
-            found[name] = audit_task(
-                target(view.working), splits, limit=limit, seed=seed, progress=view.working
+            opened = target(view.working)
+            found[name] = try_reward(
+                opened, "audit", splits, limit=limit, seed=seed, progress=view.working
             )
     plain = {
         "audits": {

@@ -1,6 +1,6 @@
 """What `plumbline eval` does: the task, the answers, what stands beside them, and the replays."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -75,14 +75,16 @@ def each_task(spec: EvaluationSpec) -> dict[str, EvaluationSpec]:
     } or each
 
 
-def run_evaluation(spec: EvaluationSpec, listener: Listener) -> EvaluationResult:
-    """Do what the specification says; `listener` is told what happens.
+def run_evaluation(
+    spec: EvaluationSpec, listener: Listener, check_reward: Callable[[Task], Sequence[Any]]
+) -> EvaluationResult:
+    """Do what the specification says; `listener` is told what happens, and what `check_reward`
+    finds of a reward that the oracle and the baselines are judged by.
 
     Raises:
         RecipeError: no such task, an option that it does not have, or a misspelt baseline.
         DataError: no such split; the model was trained on its prompts; episodes that cannot be
-            replayed; the oracle has no gold answers; for it and the baselines, a verifier that does
-            not do (see `Task.precheck`).
+            replayed; the oracle has no gold answers; what `check_reward` raises.
         ModelError: there is no such model.
     """
     task = open_task_for(spec.model, spec.task, spec.options, spec.data, listener.working)
@@ -94,8 +96,8 @@ def run_evaluation(spec: EvaluationSpec, listener: Listener) -> EvaluationResult
         if spec.model == ORACLE:
             for example in examples:
                 gold_of(example)  # without gold answers there is no oracle to evaluate
-        for message in task.precheck(0):
-            listener.event("task", message)
+        for finding in check_reward(task):
+            listener.event("task", finding.what)
         beside = evaluate_references(task, examples, spec.split, listener.working)
         evaluation = beside[spec.model]
     else:  # the model first: what is wrong with it should not take long to show

@@ -7,12 +7,15 @@ A task never sees a policy. Adding one is a new folder or file and an entry poin
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence, Set
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from plumbline.errors import DataError, PlumblineError
 from plumbline.records import Example, Failure, Frame, Headline, Message, Mistake, Outcome, Score
 from plumbline.runs import output_guard
 from plumbline.storage import write_jsonl
+
+if TYPE_CHECKING:
+    from plumbline.tasks.cases import Case, Label
 
 T = TypeVar("T")
 Verdict = tuple[Outcome, Score]
@@ -152,26 +155,10 @@ class Task:
         """
         return gold_of(example)
 
-    def seen_by_functions(self, case: Any) -> str:  # noqa: ARG002
+    def seen_by_functions(self, case: "Case") -> str:  # noqa: ARG002
         """How functions of the user's get the example of a case, in words; nothing where the task
         has none."""
         return ""
-
-    def precheck(self, verdicts: int) -> Sequence[str]:  # noqa: ARG002
-        """Try a verifier that is somebody's own code before anything is trained (see
-        `plumbline.tasks.precheck`).
-
-        Args:
-            verdicts: how many a run will ask for; 0 where there is no run.
-
-        Returns:
-            What the user should know.
-
-        Raises:
-            DataError: a result would be false: it raises, gives no reward in [0, 1], differs from
-                call to call.
-        """
-        return ()
 
     @property
     def judges(self) -> int:
@@ -190,6 +177,90 @@ class Task:
         """What `judge` gives for each of them, in order, in one call; a `Failure` in the place of
         one for which it would raise. None where each is to be judged by itself."""
         return None
+
+    # What a trial of the reward asks (`plumbline.checks.audit`). A check that needs what a task does
+    # not have of its own is not run.
+
+    @property
+    def users_task(self) -> "Task | None":
+        """Itself where its verifier is somebody's own code, which is tried before every run."""
+        return None
+
+    def describe_before_run(self, quick: bool) -> Sequence[str]:  # noqa: ARG002
+        """What is said of the rows before a run; `quick` is whether verdicts take no time."""
+        return ()
+
+    def describe_rows(self, examples: Sequence[Example]) -> Sequence[str]:  # noqa: ARG002
+        """What is to be known of the rows, and of a form that is paid for and no prompt asks
+        for."""
+        return ()
+
+    def find_label(self, examples: Sequence[Example]) -> "Label | None":  # noqa: ARG002
+        """What is wrong with gold answers that are labels (see `plumbline.tasks.cases`)."""
+        return None
+
+    def explain_misread(self, examples: Sequence[Example]) -> tuple[str, str] | None:  # noqa: ARG002
+        """What is wrong, and what to do, where completions are in another form than the verifier
+        reads."""
+        return None
+
+    def explain_unpaid(self, count: int, parts: Sequence[str] = ()) -> str:  # noqa: ARG002
+        """Why `count` texts, likely answers among them, are paid nothing, or nothing by these
+        parts; empty where none of them needs to be right."""
+        return ""
+
+    def fit_ranges(self) -> "Task":
+        """The task with the ranges that its parts are seen to have; itself where they are known."""
+        return self
+
+    def declare_ranges(self) -> str:
+        """How to declare ranges that are guessed; empty where they are known."""
+        return ""
+
+    def guess_answers(self, examples: Sequence[Example]) -> Sequence["Case"]:  # noqa: ARG002
+        """Texts that may be right, where there are no gold answers."""
+        return ()
+
+    @property
+    def effective_weights(self) -> Mapping[str, float]:
+        """The effective weight of each part; they add up to 1. Empty where it does not say."""
+        return {}
+
+    @property
+    def knows_ranges(self) -> bool:
+        """Whether the ranges are known by which parts weigh."""
+        return True
+
+    @property
+    def penalties(self) -> Sequence[str]:
+        """Parts that only take away."""
+        return ()
+
+    @property
+    def answer_parts(self) -> Sequence[str]:
+        """Parts that compare an answer with what is known."""
+        return ()
+
+    @property
+    def rows_without_gold(self) -> Sequence[Example]:
+        """Rows that are in no split, because they have no gold answer and others do."""
+        return ()
+
+    @property
+    def functions(self) -> Mapping[str, str]:
+        """The source of each function of the user's, by its name as `module:function`."""
+        return {}
+
+    def reopen(self) -> Mapping[str, Any]:
+        """The options by which `open_task` opens it in another process; asked where it has
+        `functions`."""
+        return {}
+
+    def judge_rows(
+        self, examples: Sequence[Example], completions: Sequence[str]
+    ) -> Sequence[Verdict]:
+        """What `judge` gives for a completion of each example; in one call, where it can."""
+        return list(map(self.judge, examples, completions))
 
     # Several turns.
 

@@ -19,7 +19,7 @@ from plumbline.checks.audit.texts import dump_json, parse_object
 from plumbline.evaluation.statistics import mean_interval
 from plumbline.records import Example, clusters_of
 from plumbline.seeds import generator
-from plumbline.tasks.precheck import Case
+from plumbline.tasks.cases import Case
 from plumbline.tasks.task import Baseline
 
 VERDICTS, SECONDS = 12_000, 15.0

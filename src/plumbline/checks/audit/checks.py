@@ -24,9 +24,9 @@ from plumbline.checks.audit.scoring_runner import (
 )
 from plumbline.checks.audit.texts import DECIMAL_COMMA, NEGATED, OTHER, UNCLOSED, WHOLE_FLOAT
 from plumbline.checks.check import Check, Finding, Level, check
-from plumbline.errors import RewardError
 from plumbline.evaluation.statistics import is_surely_over, mean_interval
-from plumbline.tasks.precheck import OUTAGE, READ
+from plumbline.records import Score
+from plumbline.tasks.cases import OUTAGE, READ
 
 EXACT = 1e-6
 """By what a reward of 1 may fall short."""
@@ -65,6 +65,8 @@ FORM = re.compile(r"form|tag|xml|mark|struct|layout|think", re.IGNORECASE)
 """Names of parts that pay for form."""
 SLOW, TIMES = 2.0, 50
 """Seconds, and times the median, that a verdict on a hostile text may take."""
+LONG = 600.0
+"""Seconds of judging in a run from which on they are worth a word."""
 
 
 @check("reward", name="raises")
@@ -135,17 +137,23 @@ def find_slow_verdicts(seen: ScoringRunner) -> Iterator[Finding]:
         )
 
 
+@check("reward", name="unpaid", needs=("explain_unpaid",))
+def find_unpaid_texts(seen: ScoringRunner) -> Iterator[Finding]:
+    """A reward, and before a run a part, that pays no text where likely answers are tried."""
+    paid = seen.out_of_range or any(score.total for _, score in seen.scored)
+    values, dead = seen.values(), list[str]()
+    if paid and seen.depth == "load":
+        dead = [name for name in seen.task.answer_parts if not any(values.get(name, [1]))]
+    if any(one.score is not None for one in seen.golds) or (paid and not dead):
+        return
+    if what := seen.task.explain_unpaid(len(seen.scored), dead):
+        yield Finding("fatal", what, samples=list_ids(seen.all_verdicts))
+
+
 @check("reward", name="parts")
 def find_bad_parts(seen: ScoringRunner) -> Iterator[Finding]:
     """Parts that nothing reaches, that never vary, or that pay every text."""
     golden = any(one.score is not None for one in seen.golds)
-    paid = any(score.total for _, score in seen.scored) or any(
-        one.kind == RewardError.__name__ for one in seen.all_verdicts
-    )
-    if not golden and not paid and seen.user_task is not None and seen.user_task.may_answer:
-        what = seen.user_task.explain_unpaid(len(seen.scored))
-        yield Finding("fatal", what, check="unpaid", samples=list_ids(seen.all_verdicts))
-    penalties = seen.user_task.penalties if seen.user_task is not None else ()
     for name, values in seen.parts().items():
         known = [value for _, value in values if value is not None]
         evidence: dict[str, Any] = {"part": name, "texts": len(values)}
@@ -164,7 +172,7 @@ def find_bad_parts(seen: ScoringRunner) -> Iterator[Finding]:
                 "whether one can"
             )
             yield Finding("note", what, check="part-unreached", evidence=evidence)
-        elif name in penalties and most - least < EXACT:
+        elif name in seen.task.penalties and most - least < EXACT:
             what = f"the part {name} took nothing away from any of {len(known)} texts"
             yield Finding("note", what, check="part-silent", evidence=evidence)
         elif most == 0 and seen.label is None:
@@ -591,46 +599,39 @@ def find_unequal_readings(seen: ScoringRunner) -> Iterator[Finding]:
         yield Finding("warning", what, evidence=evidence, samples=list_ids(apart), fix=fix)
 
 
-@check("reward", name="label")
+@check("reward", name="label", needs=("find_label",))
 def find_labels(seen: ScoringRunner) -> Iterator[Finding]:
     """Gold answers that are labels, which explains what they lack."""
     if (found := seen.label) is not None:
         level: Level = "fatal" if found.gold <= AS_GOOD * found.earns + EXACT else "warning"
         evidence = {"gold": found.gold, "template": found.template, "earns": found.earns}
-        fix = found.fix((seen.user_task and seen.user_task.options.gold) or "")
-        yield Finding(level, found.cause, evidence=evidence, samples=list_ids(seen.golds), fix=fix)
+        samples = list_ids(seen.golds)
+        yield Finding(level, found.cause, evidence=evidence, samples=samples, fix=found.fix)
 
 
-@check("reward", name="form")
+@check("reward", name="form", needs=("explain_misread",))
 def find_unread_form(seen: ScoringRunner) -> Iterator[Finding]:
     """Completions in another form than a function reads."""
     if seen.misread is not None:
         yield Finding("fatal", seen.misread[0], samples=list_ids(seen.golds), fix=seen.misread[1])
 
 
-@check("reward", name="range")
+@check("reward", name="range", needs=("declare_ranges",))
 def find_undeclared_ranges(seen: ScoringRunner) -> Iterator[Finding]:
     """Ranges that nobody declared."""
-    if seen.user_task is not None and seen.user_task.inferred:
+    if fix := seen.task.declare_ranges():
         what = (
             "the functions' ranges are not declared; these figures take them from what gold "
             "answers, baselines and "
         )
-        yield Finding(
-            "note",
-            f"{what}hostile texts were given, and a run takes [0, 1]",
-            fix=seen.user_task.declare_ranges(),
-        )
+        yield Finding("note", f"{what}hostile texts were given, and a run takes [0, 1]", fix=fix)
 
 
-@check("reward", name="rows")
+@check("reward", name="rows", needs=("describe_rows",))
 def find_row_notes(seen: ScoringRunner) -> Iterator[Finding]:
     """What is to be known of the rows, and a form that no prompt asks for."""
-    if seen.user_task is not None:
-        for what in filter(
-            None, [*seen.user_task.notes, seen.user_task.describe_left_out(), seen.unnamed]
-        ):
-            yield Finding("note", what)
+    for what in seen.notes:
+        yield Finding("note", what)
 
 
 @check("reward", name="prints")
@@ -643,7 +644,13 @@ def find_prints(seen: ScoringRunner) -> Iterator[Finding]:
         )
 
 
-ALONE = "let a reward depend on the example and the answer alone"
+ALONE = (
+    "let a reward depend on the example and the answer alone: no random numbers, no clock, no "
+    "other answers"
+)
+THREADS = (
+    "let it judge every text whenever it is asked, and in threads where task.options.judges is set"
+)
 
 
 @check("reward", name="elsewhere")
@@ -713,12 +720,31 @@ CONDITIONS: dict[str, tuple[str, tuple[str, ...]]] = {
 """Of each condition: who calls a reward so, and what makes it come out otherwise."""
 
 
+@check("reward", name="long")
+def find_long_judging(seen: ScoringRunner) -> Iterator[Finding]:
+    """Verdicts of a run that take their time."""
+    each = seen.seconds / max(1, seen.count)
+    seconds = each * seen.planned / max(1, seen.task.judges)
+    if seconds >= LONG:
+        what = (
+            f"a verdict takes {each:.2g} s, so the {seen.planned:,} verdicts of this run take "
+            f"{seconds / 3600:.1f} hours"
+        )
+        fix = (
+            "make it faster, or, where it waits for something, let more threads judge (task jsonl: "
+            "task.options.judges)"
+        )
+        yield Finding("warning", what, evidence={"seconds": seconds, "each": each}, fix=fix)
+
+
 @check("reward", name="repeat")
 def find_unrepeatable_verdicts(seen: ScoringRunner) -> Iterator[Finding]:
     """Verdicts that come out otherwise the second time."""
     if seen.again:
-        verdict, score = seen.again[0]
-        second = "no reward" if score is None else f"{score.total:.4f}"
+        verdict, then = seen.again[0]
+        second, fix = f"no reward ({then})" if then else "no reward", THREADS
+        if isinstance(then, Score):
+            second, fix = f"{then.total:.4f}", ALONE
         what = (
             f"{len(seen.again)} of {seen.repeated} texts were judged otherwise the second time: "
             f"{verdict.case} got "
@@ -731,7 +757,7 @@ def find_unrepeatable_verdicts(seen: ScoringRunner) -> Iterator[Finding]:
             "threads",
         )
         samples = list_ids([one for one, _ in seen.again])
-        yield Finding("fatal", what, evidence=evidence, samples=samples, causes=causes, fix=ALONE)
+        yield Finding("fatal", what, evidence=evidence, samples=samples, causes=causes, fix=fix)
 
 
 @check("reward", name="cheat")
@@ -780,6 +806,7 @@ CHECKS = (
         find_unpaid_gold,
         find_paid_baselines,
         find_paid_cheat,
+        find_unpaid_texts,
         find_bad_parts,
         find_opposed_parts,
     ),
@@ -792,6 +819,12 @@ CHECKS = (
         find_unequal_readings,
     ),
 )
+LOAD = (
+    *(find_raises, find_slow_verdicts, find_unrepeatable_verdicts, find_changed_verdicts),
+    *(find_long_judging, find_unpaid_texts, find_bad_parts, find_labels, find_unpaid_gold),
+    find_paid_baselines,
+)
+"""Of a reward before a run: what would make the result false, or be learnt in place of the task."""
 
 
 def checks_for(seen: ScoringRunner) -> Sequence[Check[ScoringRunner]]:
@@ -800,6 +833,8 @@ def checks_for(seen: ScoringRunner) -> Sequence[Check[ScoringRunner]]:
     what they lack."""
     if seen.misread is not None:
         return (find_unread_form,)
+    if seen.depth == "load":
+        return LOAD
     if len(seen.again) > seen.repeated / 2:
         return BASIC
     return (*BASIC, find_labels) if seen.label is not None and seen.label.grave else CHECKS

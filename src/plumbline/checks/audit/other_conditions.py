@@ -13,18 +13,17 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from plumbline.checks.audit.scoring_runner import CaseVerdict, ChangedVerdict
+from plumbline.checks.audit.scoring_runner import CaseVerdict, ChangedVerdict, Depth
 from plumbline.config.imports import ALL, CONSENT, is_trusting
 from plumbline.errors import make_visible
-from plumbline.records import Score
+from plumbline.records import Example, Score
 from plumbline.storage import dumps, read_object
-from plumbline.tasks.jsonl.reward_functions import Scoring
-from plumbline.tasks.jsonl.rows import read_options
-from plumbline.tasks.jsonl.task import JsonlTask
+from plumbline.tasks import NOWHERE, open_task
 from plumbline.tasks.task import Task
 
 EXAMPLES = 4
@@ -51,21 +50,26 @@ _ALARM = re.compile(
 )
 
 
-def judge_elsewhere(task: Task, verdicts: Sequence[CaseVerdict]) -> list[ChangedVerdict]:
+def judge_elsewhere(
+    task: Task, verdicts: Sequence[CaseVerdict], depth: Depth
+) -> list[ChangedVerdict]:
     """Judge a few texts again under each condition.
 
     Args:
-        task: its own tasks (a browser's page is bound to its thread) are tried on another thread
-            alone, where they do not ask for threads themselves; scoring functions of a user's under
-            all conditions.
+        task: functions of the user's are tried under all conditions; a task without such (a
+            browser's page is bound to its thread) on another thread alone, where it does not ask
+            for threads itself.
         verdicts: what was judged.
+        depth: before a run answers of one call alone are tried.
     """
     some = _choose_cases(verdicts)
     if not some:
         return []
     judged: dict[str, Sequence[Found]] = {}
     alarm = False
-    if isinstance(task, JsonlTask):
+    if depth == "load":
+        judged[GROUPED] = _judge_grouped(task, some)
+    elif task.functions:
         with _start_judge_process(task, some) as other, _record_signal_calls() as signals:
             judged[THREAD] = _judge_on_thread(task, some)
             if not _loop_runs():
@@ -73,7 +77,7 @@ def judge_elsewhere(task: Task, verdicts: Sequence[CaseVerdict]) -> list[Changed
             judged[GROUPED] = _judge_grouped(task, some)
             judged["in one call with answers to other prompts"] = _judge_together(task, some)
             judged |= other()
-        alarm = bool(signals) or any(map(_ALARM.search, task.sources()))
+        alarm = bool(signals) or any(map(_ALARM.search, task.functions.values()))
     elif not task.judges:
         judged[THREAD] = _judge_on_thread(task, some)
     differing = []
@@ -162,7 +166,7 @@ def _loop_runs() -> bool:
     return True
 
 
-def _judge_together(task: JsonlTask, some: Sequence[CaseVerdict]) -> list[Found]:
+def _judge_together(task: Task, some: Sequence[CaseVerdict]) -> list[Found]:
     """The last first, in one call."""
     examples, texts = (
         [one.case.example for one in some][::-1],
@@ -173,7 +177,7 @@ def _judge_together(task: JsonlTask, some: Sequence[CaseVerdict]) -> list[Found]
     ]
 
 
-def _judge_grouped(task: JsonlTask, some: Sequence[CaseVerdict]) -> list[Found]:
+def _judge_grouped(task: Task, some: Sequence[CaseVerdict]) -> list[Found]:
     by_example: dict[str, list[CaseVerdict]] = defaultdict(list)
     for one in some:
         by_example[one.case.example.id].append(one)
@@ -214,27 +218,21 @@ def _record_signal_calls() -> Iterator[list[str]]:
 
 @contextmanager
 def _start_judge_process(
-    task: JsonlTask, some: Sequence[CaseVerdict]
+    task: Task, some: Sequence[CaseVerdict]
 ) -> Iterator[Callable[[], dict[str, list[Found]]]]:
     """Start a process that judges; what is yielded waits for what it finds, by condition. A
     function of a script's or a notebook's cannot be imported there, so there is nothing then."""
-    if any(name.startswith("__main__:") for name in task.options.functions()):
+    if any(name.startswith("__main__:") for name in task.functions):
         yield dict
         return
     with tempfile.TemporaryDirectory() as folder:
         asked = Path(folder) / "asked.json"
-        texts = [
-            [one.case.example.reference, task.prompt_of(one.case.example), one.case.text]
-            for one in some
-        ]
+        texts = [[asdict(one.case.example), one.case.text] for one in some]
         asked.write_text(
-            dumps({"options": task.options.model_dump(mode="json"), "texts": texts}),
-            encoding="utf-8",
+            dumps({"name": task.name, "options": task.reopen(), "texts": texts}), encoding="utf-8"
         )
         paths = [str(Path(path).absolute()) for path in sys.path]
-        consents = dict.fromkeys(
-            [*os.environ.get(CONSENT, "").split("\n"), *task.options.functions()]
-        )
+        consents = dict.fromkeys([*os.environ.get(CONSENT, "").split("\n"), *task.functions])
         consent = ALL if is_trusting() else "\n".join(filter(None, consents))
         with subprocess.Popen(  # noqa: S603 - this file
             [sys.executable, "-P", "-c", _PROGRAM, str(asked), *paths],
@@ -275,10 +273,10 @@ def judge_again(name: str) -> None:
     """
     file = Path(name)
     asked = read_object(file)
-    scoring = Scoring(read_options(asked["options"]))
+    task = open_task(asked["name"], asked["options"], NOWHERE)
 
-    def judge(row: Any, prompt: Any, text: str) -> Sequence[Score]:
-        return scoring.scores([prompt], [text], [row])[:1]
+    def judge(example: dict[str, Any], text: str) -> Sequence[Score]:
+        return [task.judge(Example(**example), text)[1]]
 
     found = {PROCESS: _judge_each(judge, asked["texts"][::-1])[::-1]}
     os.chdir(file.parent)

@@ -5,24 +5,25 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from plumbline.checks.check import Context
-from plumbline.errors import DataError
+from plumbline.errors import DataError, RewardError
 from plumbline.evaluation.statistics import Clusters, Interval
-from plumbline.records import Score, clusters_of
+from plumbline.records import Failure, Score, clusters_of
 from plumbline.rollouts.reward_workers import RewardWorkers
 from plumbline.tasks import Progress
-from plumbline.tasks.jsonl.task import JsonlTask
-from plumbline.tasks.precheck import Case, Label, judge_case
+from plumbline.tasks.cases import Case, Label, NoAnswer, judge_case, limit_time
 from plumbline.tasks.task import Task
 
+Depth = Literal["load", "run", "audit"]
+"""How much is tried: before every run, where a run is checked, and in an audit."""
 LIMIT = 10.0
 """Seconds that one verdict may take. A step of 64 answers would wait ten minutes for such ones."""
 HANGS = 3
-"""Verdicts over the limit, after which nothing more is judged."""
+"""Verdicts over the limit, after which nothing more is judged; before a run one is enough."""
 
 Group = tuple[str, ...]
 """What verdicts are kept by: what the texts are, such as ("gold",) or ("baseline", NAME, SPLIT)."""
@@ -95,13 +96,16 @@ class ScoringRunner(Context):
 
     task: Task
     progress: Progress
+    depth: Depth = "audit"
+    planned: int = 0
+    """Verdicts that a run will ask for."""
     kept: dict[Group, list[CaseVerdict]] = field(default_factory=dict)
     seconds: float = 0.0
     """Of judging."""
     count: int = 0
     """Verdicts that came, those of the search included."""
     hangs: int = 0
-    again: Sequence[tuple[CaseVerdict, Score | None]] = ()
+    again: Sequence[tuple[CaseVerdict, Score | Failure | None]] = ()
     """Those that came out otherwise the second time, with what they got."""
     repeated: int = 0
     """How many were judged twice."""
@@ -112,8 +116,8 @@ class ScoringRunner(Context):
     misread: tuple[str, str] | None = None
     """What is wrong, and what to do, where a function takes completions in another form than it
     gets."""
-    unnamed: str = ""
-    """What is said of a form that the reward pays for and no prompt names."""
+    notes: Sequence[str] = ()
+    """On the rows."""
     printed: str = ""
     """By the verifier."""
     cheat: Cheat | None = None
@@ -134,14 +138,14 @@ class ScoringRunner(Context):
                 self.progress(what, done, total)
                 kept.append(self.judge_once(case))
                 done += 1
-                if self.hangs >= HANGS:
+                if self.hangs >= (1 if self.depth == "load" else HANGS):
                     raise TooManyTimeoutsError
 
     def judge_once(self, case: Case) -> CaseVerdict:
         """Judge a text and forget it."""
         began = time.perf_counter()
         try:
-            score = judge_case(self.task, case, LIMIT)
+            score = judge_case(self.task, case, None if self.depth == "load" else LIMIT)
         except DataError as error:
             seconds = time.perf_counter() - began
             hung = error.__cause__ is None
@@ -166,28 +170,43 @@ class ScoringRunner(Context):
             for place, group in enumerate(groups)
             for copy, one in enumerate(group)
         ]
-        with RewardWorkers(self.task, [group[0].case.example for group in groups]) as workers:
-            for done, (place, copy, verdict) in enumerate(told):
-                self.progress("all a second time", done, len(told))
-                workers.submit(place, copy, verdict.case.text)
-        scores = [(verdict, workers.result(place, copy)[1]) for place, copy, verdict in told]
-        values = [
-            [score and (score.total, score.parts) for score in (now, one.score)]
-            for one, now in scores
+        workers = RewardWorkers(self.task, [group[0].case.example for group in groups])
+        try:
+            with limit_time(LIMIT * len(groups) + 2 * self.seconds), workers:
+                for done, (place, copy, verdict) in enumerate(told):
+                    self.progress("all a second time", done, len(told))
+                    workers.submit(place, copy, verdict.case.text)
+        except NoAnswer:
+            self.again = [(verdicts[0], None)]
+            return
+        self.again = [
+            (verdict, score or failure)
+            for place, copy, verdict in told
+            for _, score, failure in [workers.result(place, copy)]
+            if verdict.score is not None and not same_score(verdict.score, score)
         ]
-        self.again = [pair for pair, (now, then) in zip(scores, values, strict=True) if now != then]
 
     # -- what was judged ---------------------------------------------------------------------------
 
+    def has(self, need: str) -> bool:
+        """Whether the task has a method `need` of its own."""
+        return getattr(getattr(self.task, need), "__func__", None) is not getattr(Task, need)
+
     @property
-    def knows_ranges(self) -> bool:
-        """Whether the ranges are known by which parts weigh."""
-        return (
-            self.user_task is None
-            or not self.user_task.sums
-            or self.user_task.options.range is not None
-            or self.user_task.has_gold
-        )
+    def out_of_range(self) -> bool:
+        """Whether some text was given what is no reward."""
+        return any(one.kind == RewardError.__name__ for one in self.all_verdicts)
+
+    @property
+    def failed(self) -> bool:
+        """Whether some text has no verdict."""
+        return any(one.score is None for one in self.all_verdicts)
+
+    def is_broken(self) -> bool:
+        """Whether verdicts do not come or do not last, or gold answers are paid next to nothing."""
+        grave = self.label is not None and self.label.grave
+        changed = bool(self.again or self.elsewhere)
+        return self.failed or changed or grave or self.ceiling == 0
 
     @property
     def all_verdicts(self) -> list[CaseVerdict]:
@@ -230,13 +249,9 @@ class ScoringRunner(Context):
         """The least that any text earned; no less than what is left to a text that no penalty is
         taken from."""
         least = min((score.total for _, score in self.scored), default=0.0)
-        penalties = self.user_task.penalties if self.user_task is not None else ()
-        return max(least, sum(self.weights[part] for part in penalties))
-
-    @property
-    def user_task(self) -> JsonlTask | None:
-        """The task, where its scoring functions are a user's."""
-        return self.task if isinstance(self.task, JsonlTask) else None
+        return max(
+            least, sum(self.task.effective_weights.get(part, 0.0) for part in self.task.penalties)
+        )
 
     @property
     def limits(self) -> Mapping[str, float]:
@@ -245,14 +260,9 @@ class ScoringRunner(Context):
         return headline.limits if headline is not None else {}
 
     @property
-    def weights(self) -> Mapping[str, float]:
-        """The effective weight of each part, where the task says so; they add up to 1."""
-        return self.user_task.shares if self.user_task is not None else {}
-
-    @property
     def unweighted_parts(self) -> Sequence[str]:
         """Parts of weight 0."""
-        return [name for name, share in self.weights.items() if not share]
+        return [name for name, share in self.task.effective_weights.items() if not share]
 
     def parts(self) -> dict[str, list[tuple[CaseVerdict, float | None]]]:
         """The values of every part that pays; a score without parts has one, its total."""
@@ -292,6 +302,11 @@ class ScoringRunner(Context):
                 }
                 found[way] = {"n": len(shares), "loss": float(np.mean(shares)), "readings": totals}
         return found
+
+
+def same_score(then: Score, now: Score | None) -> bool:
+    """Whether two verdicts on one text are the same."""
+    return now is not None and (then.total, then.parts) == (now.total, now.parts)
 
 
 def mean_reward(verdicts: Iterable[CaseVerdict]) -> float:

@@ -20,8 +20,7 @@ from plumbline.errors import DataError
 from plumbline.evaluation.statistics import Interval, mean_interval
 from plumbline.records import Example
 from plumbline.tasks import Progress, silent
-from plumbline.tasks.jsonl.task import JsonlTask
-from plumbline.tasks.precheck import Case
+from plumbline.tasks.cases import Case
 from plumbline.tasks.task import Task
 
 EARNS = 1e-6
@@ -184,8 +183,7 @@ def score_stored(path: Path, task: Task, progress: Progress = silent) -> Rescore
         )
         raise DataError(cause, "give a file or folder of prompts and answers that can be read")
     rows = _Rows([example for split in task.splits for example in task.examples(split)])
-    fitted = task.fit_ranges() if isinstance(task, JsonlTask) else task
-    runner = ScoringRunner(fitted, progress)
+    runner = ScoringRunner(task.fit_ranges(), progress)
     answers: list[tuple[Sample, CaseVerdict]] = []
     unknown = 0
     for done, sample in enumerate(samples):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from plumbline.checks.audit.audit import audit
+from plumbline.checks.audit.trial import try_reward
 from plumbline.checks.check import Finding, Level, check, describe_refusal
 from plumbline.checks.diagnosis.rules.evaluations import FEW
 from plumbline.checks.preflight.before import BeforeRun, TaskPrompts
@@ -19,18 +19,15 @@ from plumbline.tasks.task_data import TaskData
 
 # -- the reward ------------------------------------------------------------------------------------
 
-TRIED = 40
-"""Examples of each split that the reward is tried on."""
-
 
 @check("before", name="reward", quick=False)
 def find_reward_faults(before: BeforeRun) -> Iterator[Finding]:
-    """What `plumbline audit` finds on `TRIED` examples of each split, without its search for
+    """What a trial of the reward finds on a few examples of each split, without a search for
     cheats."""
     for name, one in before.tasks.items():
         splits = [split for split, examples in one.splits.items() if examples]
         try:
-            found = audit(one.task, splits, limit=TRIED, quick=True).findings
+            found = try_reward(one.task, "run", splits).findings
         except UntrustedCodeError:
             if len(before.tasks) == 1:
                 raise

@@ -23,7 +23,7 @@ from plumbline.policies.saved import (
 from plumbline.records import Example
 from plumbline.seeds import derive
 from plumbline.storage import read_object, read_text, shorten
-from plumbline.tasks.precheck import GOLD, LIMIT, Case, judge_case
+from plumbline.tasks.cases import GOLD, LIMIT, Case, judge_case
 from plumbline.tasks.task_data import TaskData
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ what it saw."""
 import io
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from itertools import islice
@@ -22,12 +22,13 @@ from plumbline.recipe.from_trl import TrlScript, read_script
 from plumbline.recipe.schema_docs import EDITOR_LINE
 from plumbline.recipe.script_rewards import is_unchanged
 from plumbline.storage import clear_read_errors, dumps, read_text, write_text
+from plumbline.tasks.cases import GOLD, LABEL, TRIED, Case, cases_of, within_budget
 from plumbline.tasks.jsonl.columns import as_text, gold_columns, gold_expressions, guess_prompt
 from plumbline.tasks.jsonl.files import HUB, read_rows
 from plumbline.tasks.jsonl.reward_functions import Scorer, Scoring
 from plumbline.tasks.jsonl.rows import scorer_rows
 from plumbline.tasks.jsonl.task import LOOKED_AT, JsonlTask, open_rows
-from plumbline.tasks.precheck import GOLD, LABEL, TRIED, UNPAID, Case, cases_of, within_budget
+from plumbline.tasks.task import Task
 
 UNSOUND = 0.5
 """Of what gold answers earn: a baseline that earns more makes the reward no good to train
@@ -162,7 +163,11 @@ def _find_beside_script(script: Path, data: Any) -> Any:
     )
 
 
-def write_init_recipe(what: InitOptions) -> tuple[list[str], bool]:
+CheckReward = Callable[[Task], Sequence[Any]]
+"""Findings before a run; raises DataError for a reward that no run should begin with."""
+
+
+def write_init_recipe(what: InitOptions, check_reward: CheckReward) -> tuple[list[str], bool]:
     """Write a recipe, and say in a few lines what was seen of the data and the reward, and whether
     it is ready.
 
@@ -180,7 +185,7 @@ def write_init_recipe(what: InitOptions) -> tuple[list[str], bool]:
         )
     taken = _copy_from_script(what)
     with redirect_stdout(io.StringIO()):  # what a reward prints at each of the texts that are tried
-        seen = inspect_rows(what) if _is_seen(what) else _options_without_rows(what)
+        seen = inspect_rows(what, check_reward) if _is_seen(what) else _options_without_rows(what)
     text = render_recipe(what, seen)
     values = read_yaml(text, str(what.out))
     parse_recipe(_without_open(values), str(what.out))
@@ -309,7 +314,7 @@ def _without_open(values: Any) -> Any:
 # -- looking ---------------------------------------------------------------------------------------
 
 
-def inspect_rows(what: InitOptions) -> _SettledOptions:
+def inspect_rows(what: InitOptions, check_reward: CheckReward) -> _SettledOptions:
     """Read the rows, find the columns, and try the reward on them.
 
     Raises:
@@ -352,7 +357,7 @@ def inspect_rows(what: InitOptions) -> _SettledOptions:
         if "weights" not in seen.options and (parts := _parts(open_rows(seen.options))):
             seen.options["weights"] = dict.fromkeys(parts, 1.0)
             seen.remarks["weights"] = "of the parts that the function names"
-        _try_reward(seen, what.gold)
+        _try_reward(seen, what.gold, check_reward)
     assert seen.task is not None
     counts = {split: len(seen.task.examples(split)) for split in ("train", "val", "test")}
     share = ", ".join(f"{count} {split}" for split, count in counts.items())
@@ -406,7 +411,7 @@ def _describe_untried(what: InitOptions, seen: _SettledOptions) -> None:
     seen.task = open_rows(seen.options)
 
 
-def _try_reward(seen: _SettledOptions, given: str | None) -> None:
+def _try_reward(seen: _SettledOptions, given: str | None, check_reward: CheckReward) -> None:
     """Settle on the column of the gold answers, and on ranges, by what they earn."""
     task = open_rows(seen.options)
     guess, refused = (None, {}) if task.has_gold else task.guess_gold([given] if given else [])
@@ -454,7 +459,12 @@ def _try_reward(seen: _SettledOptions, given: str | None) -> None:
             "the least and the most of each part, as seen in a few texts: correct them if need be"
         )
     try:
-        unpaid = [note for note in task.precheck(0) if UNPAID in note]
+        unpaid = [
+            one.what
+            for one in check_reward(task)
+            if one.check == "unpaid"
+            or (one.check == "part-dead" and one.evidence["part"] in task.answer_parts)
+        ]
         seen.lines = [
             *unpaid,
             *seen.lines,

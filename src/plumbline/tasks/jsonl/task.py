@@ -18,6 +18,20 @@ from plumbline.records import Example, Outcome, Score
 from plumbline.storage import clear_read_errors
 from plumbline.tasks import Progress
 from plumbline.tasks.baselines import WITH_GOLD, WITHOUT_GOLD
+from plumbline.tasks.cases import (
+    BETTER,
+    BUDGET,
+    GOLD,
+    LABEL,
+    TEMPLATES,
+    TRIED,
+    Case,
+    Label,
+    cases_of,
+    find_label,
+    gold_cases,
+    within_budget,
+)
 from plumbline.tasks.jsonl.columns import (
     NOT_ASKED,
     as_template,
@@ -41,21 +55,6 @@ from plumbline.tasks.jsonl.rows import (
     read_options,
     read_records,
     scorer_rows,
-)
-from plumbline.tasks.precheck import (
-    BETTER,
-    BUDGET,
-    GOLD,
-    LABEL,
-    TEMPLATES,
-    TRIED,
-    UNPAID,
-    Case,
-    Label,
-    cases_of,
-    find_label,
-    precheck,
-    within_budget,
 )
 from plumbline.tasks.task import Baseline, Task
 
@@ -202,53 +201,40 @@ class JsonlTask(Task):
         """See `Task.baselines`: the general ones, those from gold answers where there are any."""
         return WITH_GOLD if self._records.has_gold else WITHOUT_GOLD
 
-    def precheck(self, verdicts: int) -> Sequence[str]:
-        """See `Task.precheck`."""
-        examples, column = self.examples("train"), self.options.gold or "COLUMN"
-        likely = [] if self._records.has_gold else self.guess_answers(examples[:2])
-        notes, began = [*self.notes], time.monotonic()
+    @property
+    def users_task(self) -> Task:
+        """See `Task.users_task`."""
+        return self
+
+    def describe_before_run(self, quick: bool) -> Sequence[str]:
+        """See `Task.describe_before_run`: ranges that nobody declared and nothing shows, and what
+        may be the gold answer."""
+        notes = [*self.notes]
         if self.sums and not self.has_gold and self.options.range is None:
             notes.append(
                 "no range is declared, and no gold answers show it: "
                 f"{', '.join(self.options.parts())} count from 0 to "
                 "1, and the first number outside stops the run. Declare it with task.options.range"
             )
-        try:
-            notes += precheck(
-                self,
-                examples,
-                verdicts,
-                column,
-                likely,
-                self.answer_parts,
-                self.explain_unpaid if self.may_answer else None,
-            )
-        except DataError as error:
-            if (
-                isinstance(error.__cause__, RewardError)
-                or (misread := self.explain_misread(examples)) is None
-            ):
-                raise
-            raise DataError(*misread) from error
-        quick = time.monotonic() - began < BUDGET / 4
-        if (
-            quick
-            and not self._records.has_gold
-            and (guess := self.guess_gold()[0])
-            and guess.earns > SURELY
-        ):
+        guess = self.guess_gold()[0] if quick and not self.has_gold else None
+        if guess is not None and guess.earns > SURELY:
             notes.append(
                 f"{guess.gold!r} earns {guess.earns:.3f}: it may be the gold answer, "
                 "task.options.gold"
             )
         return notes
 
-    # -- what an audit asks besides ----------------------------------------------------------------
+    # -- what a trial of the reward asks -----------------------------------------------------------
 
     @property
     def notes(self) -> Sequence[str]:
         """What the user should know of the rows."""
         return [*self.remarks, *self._records.notes]
+
+    def describe_rows(self, examples: Sequence[Example]) -> Sequence[str]:
+        """See `Task.describe_rows`."""
+        further = [self.describe_left_out(), self.explain_unnamed_form(examples)]
+        return [*self.notes, *filter(None, further)]
 
     def describe_left_out(self) -> str:
         """What is said of columns that are in no prompt; nothing where there are none."""
@@ -265,22 +251,12 @@ class JsonlTask(Task):
         return gold_columns(rows, self._scoring.required_columns, self.options.prompt)
 
     @property
-    def may_answer(self) -> bool:
-        """Whether there are no gold answers, and a function reads a column that is called as such
-        are."""
-        return (
-            not self.has_gold
-            and bool(self.answer_columns)
-            and any(map(self._compares, self._scoring.scorers))
-        )
-
-    @property
     def answer_parts(self) -> list[str]:
         """The parts that pay, and whose functions read a column of answers."""
         return [
             one.part
             for one in self._scoring.scorers
-            if self.shares.get(one.part) and self._compares(one)
+            if self.effective_weights.get(one.part) and self._compares(one)
         ]
 
     def _compares(self, scorer: Scorer) -> bool:
@@ -301,13 +277,23 @@ class JsonlTask(Task):
         return self._records.has_gold
 
     @property
-    def shares(self) -> Mapping[str, float]:
-        """The effective weight of each part."""
+    def effective_weights(self) -> Mapping[str, float]:
+        """See `Task.effective_weights`."""
         return self._scoring.shares
 
-    def sources(self) -> Sequence[str]:
-        """The source of each scoring function alone."""
-        return [scorer.own_source() for scorer in self._scoring.scorers]
+    @property
+    def knows_ranges(self) -> bool:
+        """See `Task.knows_ranges`."""
+        return not self.sums or self.options.range is not None or self.has_gold
+
+    @cached_property
+    def functions(self) -> Mapping[str, str]:
+        """See `Task.functions`: the source of each scoring function alone."""
+        return {scorer.name: scorer.own_source() for scorer in self._scoring.scorers}
+
+    def reopen(self) -> Mapping[str, Any]:
+        """See `Task.reopen`."""
+        return self.options.model_dump(mode="json")
 
     def guess_answers(self, examples: Sequence[Example]) -> list[Case]:
         """Texts that may be right where there are no gold answers: what the functions are given of
@@ -339,7 +325,7 @@ class JsonlTask(Task):
         """Short texts in the functions' source, of which some may be answers."""
         found = [
             text
-            for one in self.sources()
+            for one in self.functions.values()
             for text in re.findall(r"""["']([^"'\n\\]{1,40})["']""", one)
         ]
         return [*dict.fromkeys(found)][:LITERALS]
@@ -348,7 +334,7 @@ class JsonlTask(Task):
     def templates(self) -> list[str]:
         """`TEMPLATES`, and those of the tags and the keys of JSON that the functions' source
         has."""
-        tags = [tag for one in self.sources() for tag in re.findall(r"<(\w+)>", one)]
+        tags = [tag for one in self.functions.values() for tag in re.findall(r"<(\w+)>", one)]
         keys = [text for text in self.source_literals if text.isidentifier()]
         more = [
             *(f"<{tag}>{{}}</{tag}>" for tag in tags),
@@ -357,9 +343,11 @@ class JsonlTask(Task):
         return [*dict.fromkeys([*TEMPLATES, *more])]
 
     def explain_unpaid(self, count: int, parts: Sequence[str] = ()) -> str:
-        """What is said where the reward, or parts of it, paid `count` texts nothing, those with
-        what the columns hold included; and why, where a column that is read otherwise makes it
-        pay."""
+        """See `Task.explain_unpaid`: what the columns hold is included, and it is said where a
+        column that is read otherwise makes the reward pay."""
+        compares = any(map(self._compares, self._scoring.scorers))
+        if self.has_gold or not self.answer_columns or not compares:
+            return ""
         name, examples, of = (
             self.answer_columns[0],
             self.examples("train")[:2],
@@ -367,7 +355,7 @@ class JsonlTask(Task):
         )
         by = f" by {', '.join(parts)}" if parts else ""
         said = (
-            f"{UNPAID}{by} for {count:,} texts, the column {name} alone and in "
+            f"the reward paid nothing{by} for {count:,} texts, the column {name} alone and in "
             f"{len(self.templates)} templates included"
         )
         for what, other in _READINGS.items():
@@ -405,25 +393,25 @@ class JsonlTask(Task):
         )
 
     def find_label(self, examples: Sequence[Example]) -> Label | None:
-        """What is wrong with gold answers that are labels, where they are a column's."""
+        """See `Task.find_label`: where they are a column's."""
         bare = re.fullmatch(r"[^{}]+|\{[^{}]+\}", self.options.gold or "")
-        return find_label(self, examples, self.templates) if bare else None
+        column = self.options.gold or ""
+        return find_label(self, examples, column, self.templates) if bare else None
 
     def explain_unnamed_form(self, examples: Sequence[Example]) -> str:
         """What is said where gold answers earn less without a mark that no prompt names; else
         nothing."""
-        golden = [(one, one.gold) for one in examples if one.gold is not None][:TRIED]
+        golden = gold_cases(examples)[:TRIED]
         asked = "\n".join(
             message["content"] for one in examples for message in one.messages
         ).lower()
         for mark in MARKS if golden else ():
-            if mark.lower() in asked or not all(mark in text for _, text in golden):
+            if mark.lower() in asked or not all(mark in case.text for case in golden):
                 continue
-            means = []
-            for other in (mark, ""):
-                means.append(
-                    self.mean_of(Case(one, GOLD, text.replace(mark, other)) for one, text in golden)
-                )
+            means = [
+                self.mean_of(replace(case, text=case.text.replace(mark, other)) for case in golden)
+                for other in (mark, "")
+            ]
             if means[1] < means[0] - BETTER:
                 return (
                     f"no prompt names {mark!r}, and gold answers earn {means[1]:.3f} without it, "
@@ -492,8 +480,9 @@ class JsonlTask(Task):
         return GoldGuess(gold, earns, 0.0 if preferred else least, labelled)
 
     def declare_ranges(self) -> str:
-        """The line that declares this task's ranges, and what lay beyond them where they are
-        guessed."""
+        """See `Task.declare_ranges`; and what lay beyond them."""
+        if not self.inferred:
+            return ""
         beyond = self._scoring.beyond
         ends = {
             part: (*self.options.range_of(part), *beyond.get(part, ()))
@@ -512,7 +501,11 @@ class JsonlTask(Task):
     @property
     def penalties(self) -> list[str]:
         """Parts that only take away."""
-        return [part for part, weight in self.shares.items() if self._takes_away(part) and weight]
+        return [
+            part
+            for part, weight in self.effective_weights.items()
+            if self._takes_away(part) and weight
+        ]
 
     def _takes_away(self, part: str) -> bool:
         low, high = self.options.range_of(part)
@@ -524,11 +517,9 @@ class JsonlTask(Task):
         return self._records.without_gold
 
     def explain_misread(self, examples: Sequence[Example]) -> tuple[str, str] | None:
-        """What is wrong, and what to do, where functions of TRL's signature take messages for texts
-        or texts for messages: they pay little or raise, and pay in the other form."""
-        cases = [
-            Case(one, GOLD, one.gold) for one in examples[:TRIED] if one.gold
-        ] or self.guess_answers(examples[:1])
+        """See `Task.explain_misread`: functions of TRL's signature that take messages for texts or
+        texts for messages pay little or raise, and pay in the other form."""
+        cases = gold_cases(examples[:TRIED]) or self.guess_answers(examples[:1])
         chat = [isinstance(self.prompt_of(one), list) for one in examples[:TRIED]]
         if not self._scoring.sums or len(set(chat)) > 1:
             return None
@@ -566,11 +557,7 @@ class JsonlTask(Task):
         labelled = JsonlTask(self.options.model_copy(update={"range": seen})).find_label(
             self.examples("train")
         )
-        more = (
-            ""
-            if labelled is None
-            else f"; and {labelled.fix(self.options.gold or '')}: {labelled.cause}"
-        )
+        more = "" if labelled is None else f"; and {labelled.fix}: {labelled.cause}"
         return range_advice(seen) + more
 
     def fit_ranges(self) -> "JsonlTask":

@@ -1,4 +1,4 @@
-"""An audit of one task: what is tried, what came of it, and how that is shown."""
+"""Whether a reward is sound: what is tried at each depth, what came of it, and how that is shown."""
 
 import inspect
 import io
@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,12 @@ from rich.table import Table
 from rich.text import Text
 
 from plumbline.checks.audit.cheats import cheapest_cheat
-from plumbline.checks.audit.checks import checks_for, count_misjudged
+from plumbline.checks.audit.checks import EXACT, checks_for, count_misjudged
 from plumbline.checks.audit.other_conditions import judge_elsewhere
 from plumbline.checks.audit.scoring_runner import (
     ANYTHING,
     DAMAGED,
+    Depth,
     Group,
     ScoringRunner,
     TooManyTimeoutsError,
@@ -39,19 +40,28 @@ from plumbline.checks.audit.texts import (
     shape_of,
     writes_commas,
 )
-from plumbline.checks.check import Examination, examine
+from plumbline.checks.check import Examination, Finding, describe_missing_data, examine
 from plumbline.config.imports import import_named, module_names
-from plumbline.errors import DataError, RecipeError, RewardError
+from plumbline.errors import DataError, RecipeError
 from plumbline.evaluation.command import records_folder
 from plumbline.evaluation.statistics import mean_interval
 from plumbline.recipe import list_recipe_names, load_recipe, task_section
 from plumbline.records import Example
 from plumbline.storage import read_object
 from plumbline.tasks import Progress, open_task, silent, task_names, variants_of
-from plumbline.tasks.jsonl.task import JsonlTask, open_guessed
-from plumbline.tasks.precheck import GOLD, HOSTILE, Case
+from plumbline.tasks.cases import (
+    BUDGET,
+    Case,
+    baseline_cases,
+    cases_of,
+    gold_cases,
+    hostile_cases,
+)
+from plumbline.tasks.jsonl.task import open_guessed
 from plumbline.tasks.task import Task
 
+EXAMPLES: dict[Depth, int | None] = {"load": 64, "run": 40, "audit": None}
+"""Of each split the first so many are used, by depth; before a run `cases.TRIED` are answered."""
 PROBED, STRUCK, POOL = 24, 4, 300
 """Examples whose gold answers are damaged and written otherwise; that hostile texts are answers to;
 that cheats are sought among."""
@@ -61,12 +71,21 @@ STYLES = {"fatal": "bold red", "warning": "yellow", "note": "dim"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Audit(Examination[ScoringRunner]):
-    """What an audit found."""
+class Trial(Examination[ScoringRunner]):
+    """What a trial of a reward found."""
 
     counts: Mapping[str, int]
     """Examples by split."""
     seconds: float
+
+    @property
+    def refusal(self) -> Finding | None:
+        """What no run should begin with, because its result would be false: verdicts that do not
+        come or do not last, and gold answers that earn nothing, or that are labels."""
+        seen = self.context
+        if seen.is_broken() or seen.misread is not None:
+            return next((finding for finding in self.findings if finding.level == "fatal"), None)
+        return None
 
     @property
     def verdicts(self) -> int:
@@ -89,10 +108,13 @@ class Audit(Examination[ScoringRunner]):
         return {
             "task": seen.task.name,
             "rubric": seen.task.rubric,
-            "effective_weights": dict(seen.weights) if seen.knows_ranges else None,
+            "effective_weights": dict(seen.task.effective_weights)
+            if seen.task.knows_ranges
+            else None,
             "splits": dict(self.counts),
             "fatal": self.fatal,
             "findings": [asdict(finding) for finding in self.findings],
+            "not_run": dict(self.not_run),
             "gold": golds if seen.golds else None,
             "baselines": {
                 name: {"limit": seen.limits.get(name)}
@@ -118,45 +140,56 @@ class Audit(Examination[ScoringRunner]):
         }
 
 
-def audit(
+def try_reward(
     task: Task,
+    depth: Depth = "audit",
     splits: Sequence[str] = (),
     *,
     limit: int | None = None,
+    planned: int = 0,
     seed: int = 0,
-    quick: bool = False,
     progress: Progress = silent,
-) -> Audit:
+) -> Trial:
     """Try a task's verifier, without a model.
 
     Args:
         task: any.
+        depth: `load`, before every run, tries gold answers, baselines and hostile texts of a few
+            examples of train, twice; `run`, where a run is checked, the first of each split,
+            with a third of the probes of an audit and no search for cheats; `audit` all.
         splits: whose gold answers and baselines are judged; none is all of the task's.
-        limit: of each split the first so many examples.
+        limit: of each split the first so many examples; None is `EXAMPLES`.
+        planned: verdicts that a run will ask for.
         seed: of what is drawn: which examples are damaged, and the search for cheats.
-        quick: damage and write otherwise a third of the gold answers, and search for no cheat.
         progress: told what is judged.
 
     Raises:
         DataError: there is no such split, or its records are malformed.
     """
     began = time.monotonic()
-    chosen = {split: task.examples(split)[:limit] for split in splits or task.splits}
-    few = sample_examples(chosen, PROBED // 3 if quick else PROBED, seed)
+    limit = limit or EXAMPLES[depth]
+    wanted = ("train",) if depth == "load" else splits or task.splits
+    chosen = {split: task.examples(split)[:limit] for split in wanted}
+    few = sample_examples(chosen, PROBED if depth == "audit" else PROBED // 3, seed)
     if not few:
         raise DataError(f"the task {task.name} has no examples", "give it some rows")
     # standard output is no place for what a verifier prints: the audit's figures stand there
     printed = io.StringIO()
     with redirect_stdout(printed):
-        fitted = task.fit_ranges() if isinstance(task, JsonlTask) else task
-        runner = ScoringRunner(fitted, progress, commas=writes_commas(few))
+        fitted = task if depth == "load" else task.fit_ranges()
+        runner = ScoringRunner(fitted, progress, depth, planned, commas=writes_commas(few))
         # which is a finding; what was judged until then is looked at
         with suppress(TooManyTimeoutsError):
-            _judge_all(runner, chosen, few, seed)
-            _try_again(runner, chosen, few, seed, quick)
-    runner.printed = printed.getvalue()
-    found = examine(runner, checks_for(runner))
-    return Audit(
+            if depth == "load":
+                _judge_few(runner, chosen["train"])
+            else:
+                _judge_all(runner, chosen, few, seed)
+                _try_again(runner, chosen, few, seed)
+        if depth == "load" and runner.is_broken() and not runner.out_of_range:
+            runner.misread = task.explain_misread(chosen["train"])
+        runner.printed = printed.getvalue()
+        found = examine(runner, checks_for(runner))
+    return Trial(
         context=runner,
         findings=found.findings,
         clear=found.clear,
@@ -166,12 +199,88 @@ def audit(
     )
 
 
+def check_reward(task: Task, planned: int = 0) -> list[Finding]:
+    """Try a verifier that is somebody's own code before anything is trained with it; what the user
+    should know.
+
+    Args:
+        task: any; without such code nothing is tried.
+        planned: verdicts that a run will ask for.
+
+    Raises:
+        DataError: a result would be false (see `Trial.refusal`).
+    """
+    if (own := task.users_task) is None:
+        return []
+    trial = try_reward(own, "load", planned=planned)
+    if (refusal := trial.refusal) is not None:
+        raise DataError(refusal.what, refusal.fix)
+    notes = own.describe_before_run(trial.seconds < BUDGET / 4)
+    told = [
+        replace(one, what="; ".join(filter(None, [one.what, one.fix])))
+        for one in trial.findings
+        if one.check not in {"part-silent", "part-unreached"}
+    ]
+    return [*(Finding("note", what, check="rows") for what in notes), *told]
+
+
 def is_audit(path: Path) -> bool:
     """Whether a file is what `plumbline audit --out` writes."""
     try:
         return "audits" in read_object(path)
     except DataError:
         return False
+
+
+def _judge_few(runner: ScoringRunner, examples: Sequence[Example]) -> None:
+    """Judge gold answers, baselines and hostile texts of a few examples, or what may be right where
+    there are no gold answers, until one fails; and then once more, by themselves and together.
+
+    Raises:
+        TooManyTimeoutsError: see `ScoringRunner.judge`.
+    """
+    few = [*cases_of(runner.task, examples)]
+    if not gold_cases(examples):
+        few += [[case] for case in runner.task.guess_answers(examples[:2])]
+    for cases in few:
+        for case in cases:
+            first, _, name = case.kind.partition(" ")
+            group = ("baseline", name, "train") if first == "baseline" else (first,)
+            runner.judge("a few texts", {group: [case]})
+        if runner.failed:
+            return
+        if runner.seconds > BUDGET:
+            break
+    judged = runner.all_verdicts
+    runner.repeat(judged)
+    if not runner.again:
+        runner.elsewhere = judge_elsewhere(runner.task, judged, "load")
+    if runner.ceiling < 1 - EXACT:
+        runner.label = runner.task.find_label(examples)
+
+
+def judge_references(
+    runner: ScoringRunner,
+    splits: Mapping[str, Sequence[Example]],
+    struck: Sequence[Example],
+    texts: Sequence[str] | None = None,
+) -> None:
+    """Judge hostile texts, by default `HOSTILE`, as answers to examples; and gold answers and
+    baselines of every example.
+
+    Raises:
+        TooManyTimeoutsError: see `ScoringRunner.judge`.
+    """
+    runner.judge("hostile texts", {("hostile",): hostile_cases(struck, texts)})
+    every = {example.id: example for examples in splits.values() for example in examples}
+    if golds := gold_cases([*every.values()]):
+        runner.judge("gold answers", {("gold",): golds})
+    answers: dict[Group, Sequence[Case]] = {
+        ("baseline", name, split): cases
+        for split, examples in splits.items()
+        for name, cases in baseline_cases(runner.task, examples).items()
+    }
+    runner.judge("baselines", answers)
 
 
 def _judge_all(
@@ -186,34 +295,15 @@ def _judge_all(
     Raises:
         TooManyTimeoutsError: see `ScoringRunner.judge`.
     """
-    hostile = [Case(one, "hostile text", text) for one in few[:STRUCK] for text in HOSTILE]
-    runner.judge("hostile texts", {("hostile",): hostile})
+    judge_references(runner, splits, few[:STRUCK])
     every = {example.id: example for examples in splits.values() for example in examples}.values()
-    golds = [Case(one, GOLD, one.gold) for one in every if one.gold is not None]
-    if golds:
-        runner.judge("gold answers", {("gold",): golds})
-    runner.judge(
-        "one text on every row", {ANYTHING: [Case(one, "hostile text", NONSENSE) for one in every]}
-    )
-    if runner.user_task is not None:  # what fails for a row that is left out is no fault
-        lacking = [
-            runner.judge_once(Case(one, "hostile text", NONSENSE))
-            for one in runner.user_task.rows_without_gold
-        ]
-        runner.kept[ANYTHING] += [verdict for verdict in lacking if verdict.score is not None]
-    answers: dict[Group, list[Case]] = {}
-    for split, examples in splits.items():
-        for name, baseline in runner.task.baselines.items():
-            texts = zip(examples, baseline(examples), strict=True)
-            answers["baseline", name, split] = [
-                Case(one, f"baseline {name}", text) for one, text in texts
-            ]
-    runner.judge("baselines", answers)
-    if runner.user_task is not None and not golds:
-        runner.judge(
-            "likely answers",
-            {("likely",): runner.user_task.guess_answers(few[: len(few) // 3 + 1])},
-        )
+    runner.judge("one text on every row", {ANYTHING: hostile_cases([*every], [NONSENSE])})
+    # what fails for a row that is left out is no fault
+    lacking = map(runner.judge_once, hostile_cases(runner.task.rows_without_gold, [NONSENSE]))
+    runner.kept[ANYTHING] += [verdict for verdict in lacking if verdict.score is not None]
+    if not runner.golds:
+        likely = runner.task.guess_answers(few[: len(few) // 3 + 1])
+        runner.judge("likely answers", {("likely",): likely})
     golden = [one for one in few if one.gold is not None]
     worse = [
         Case(one, "damaged gold answer", text)
@@ -245,7 +335,6 @@ def _try_again(
     splits: Mapping[str, Sequence[Example]],
     few: Sequence[Example],
     seed: int,
-    quick: bool,
 ) -> None:
     """Look for what explains the rewards, search for a cheat, and judge a second time, here and
     elsewhere.
@@ -253,35 +342,29 @@ def _try_again(
     Raises:
         TooManyTimeoutsError: see `ScoringRunner.judge`.
     """
-    if runner.user_task is not None:
-        strange = any(one.kind == RewardError.__name__ for one in runner.all_verdicts)
-        runner.misread = None if strange else runner.user_task.explain_misread(few)
-        runner.label = runner.user_task.find_label(few) if runner.misread is None else None
-        runner.unnamed = runner.user_task.explain_unnamed_form(
-            [one for examples in splits.values() for one in examples]
-        )
-    if (
-        not quick
-        and runner.misread is None
-        and not (runner.label is not None and runner.label.grave)
-    ):
+    task = runner.task
+    runner.misread = None if runner.out_of_range else task.explain_misread(few)
+    runner.label = task.find_label(few) if runner.misread is None else None
+    runner.notes = task.describe_rows([one for examples in splits.values() for one in examples])
+    grave = runner.label is not None and runner.label.grave
+    if runner.depth == "audit" and runner.misread is None and not grave:
         runner.cheat = cheapest_cheat(
-            runner, sample_examples(splits, POOL, seed), runner.task.baselines, seed
+            runner, sample_examples(splits, POOL, seed), task.baselines, seed
         )
     probed = {example.id for example in few}
     repeated = [verdict for verdict, _ in runner.scored if verdict.case.example.id in probed]
     runner.repeat(repeated)
     if not runner.again:
         runner.progress("on another thread, in another process", 0, 1)
-        runner.elsewhere = judge_elsewhere(runner.task, repeated)
+        runner.elsewhere = judge_elsewhere(task, repeated, runner.depth)
 
 
 # -- for a terminal --------------------------------------------------------------------------------
 
 
-def audit_tables(name: str, audit: Audit) -> RenderableType:
+def audit_tables(name: str, audit: Trial) -> RenderableType:
     """What was tried with its figures, and the findings below."""
-    seen, cheat, parts = audit.context, audit.context.cheat, audit.context.weights
+    seen, cheat, parts = audit.context, audit.context.cheat, audit.context.task.effective_weights
     splits = ", ".join(f"{split} {count}" for split, count in audit.counts.items())
     title = Text(
         f"{name or seen.task.name}: {splits}; {audit.verdicts:,} verdicts, {audit.rate:,.0f} a "
@@ -291,7 +374,7 @@ def audit_tables(name: str, audit: Audit) -> RenderableType:
         title.append(
             "\n" + "; ".join(f"{what}: {count} of {n}" for what, (count, n) in tried.items())
         )
-    if len(parts) > 1 and seen.knows_ranges:
+    if len(parts) > 1 and seen.task.knows_ranges:
         title.append(
             "\neffective weights: "
             f"{', '.join(f'{part} {share:.2f}' for part, share in parts.items())}"
@@ -339,6 +422,8 @@ def audit_tables(name: str, audit: Audit) -> RenderableType:
             for heading, text in further.items()
             if text
         ]
+    if audit.not_run:
+        lines.append(Text(f"not asked of this task: {describe_missing_data(audit.not_run)}"))
     tables = [table for table in (values, written) if table.row_count]
     return Shown(title, earned, *rule, *tables, *(lines or [Text("nothing found\n")]))
 
