@@ -60,8 +60,9 @@ class Finding:
 
     @property
     def what(self) -> str:
-        """What was found, in a sentence."""
-        return self._render(self._message["what"])
+        """What was found, in a sentence; of one of several tasks with its name before it."""
+        task = self.evidence.get("task")
+        return f"{task}: " * bool(task) + self._render(self._message["what"])
 
     @property
     def fix(self) -> str:

@@ -9,7 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from plumbline.checks.audit.other_conditions import DIRECTORY, GROUPED, LATE, PROCESS, THREAD
+from plumbline.checks.audit.other_conditions import (
+    DIRECTORY,
+    GROUPED,
+    LATE,
+    LOOP,
+    PROCESS,
+    THREAD,
+    TOGETHER,
+)
 from plumbline.checks.audit.scoring_runner import (
     ANYTHING,
     DAMAGED,
@@ -50,15 +58,6 @@ FLOOR = 0.05
 """What a part may pay for any text."""
 RANGE = "task.options.range"
 """In the advice of a reward outside of its range."""
-CONTENT = (
-    "let form take away instead of pay, and measure content; or raise the limit, if it is that of "
-    "the data"
-)
-ANYWHERE = (
-    "the gold answer is looked for anywhere in the text",
-    "any mention of it counts, not the last one",
-)
-AT_ONE_PLACE = "read the answer at one place, such as the last one that is marked as the answer"
 SOME, ROWS = 0.05, 50
 """Share of the rows that may pay anything before that is fatal, and how many are listed."""
 FORM = re.compile(r"form|tag|xml|mark|struct|layout|think", re.IGNORECASE)
@@ -79,42 +78,43 @@ def find_raises(seen: ScoringRunner) -> Iterator[Finding]:
             by_fix[RANGE if RANGE in verdict.fix else verdict.fix].append(verdict)
     for fix, verdicts in by_fix.items():
         counts = dict(Counter(verdict.kind for verdict in verdicts).most_common())
-        named = ", ".join(f"{kind} {count}" for kind, count in counts.items())
-        what = (
-            f"{len(verdicts)} of {len(seen.all_verdicts)} texts got no reward ({named}): "
-            f"{verdicts[0].failure}"
-        )
-        evidence = {"count": len(verdicts), "of": len(seen.all_verdicts), "raised": counts}
-        cause = "the verifier takes a text for granted that a model need not write"
         if fix == RANGE:
-            cause = (
-                "the range is another one than the recipe says; a run stops at the first such "
-                "number"
-            )
+            cause = "other-range"
         elif fix == OUTAGE:
-            cause = "what the verifier asks does not answer"
-        elif fix.startswith(READ):
-            cause = "the verifier was written for rows in another form"
-        samples, fix = list_ids(verdicts), verdicts[0].fix
-        yield Finding("fatal", what, evidence=evidence, samples=samples, causes=(cause,), fix=fix)
+            cause = "outage"
+        else:
+            cause = "other-rows" if fix.startswith(READ) else "text-taken-for-granted"
+        yield Finding(
+            level="fatal",
+            evidence={
+                "count": len(verdicts),
+                "of": len(seen.all_verdicts),
+                "raised": counts,
+                "kinds": [f"{kind} {count}" for kind, count in counts.items()],
+                "failure": verdicts[0].failure,
+                "fix": verdicts[0].fix,
+            },
+            samples=list_ids(verdicts),
+            causes=(cause,),
+        )
 
 
 @check("reward", name="slow")
 def find_slow_verdicts(seen: ScoringRunner) -> Iterator[Finding]:
     """A verdict that does not come, or one that a text makes slow."""
     if hung := [verdict for verdict in seen.all_verdicts if verdict.hung]:
-        what, fix = (
-            f"{hung[0].failure}{'; the audit stopped there' if len(hung) > 1 else ''}",
-            hung[0].fix,
-        )
-        evidence: dict[str, float] = {"count": len(hung), "limit": LIMIT}
-        causes = (
-            "a regular expression that backtracks",
-            "a loop that the text decides on",
-            "a wait for something",
-        )
         yield Finding(
-            "fatal", what, evidence=evidence, samples=list_ids(hung), causes=causes, fix=fix
+            level="fatal",
+            code="hung",
+            evidence={
+                "count": len(hung),
+                "limit": LIMIT,
+                "failure": hung[0].failure,
+                "fix": hung[0].fix,
+                "stopped": len(hung) > 1,
+            },
+            samples=list_ids(hung),
+            causes=("backtracking", "endless-loop", "waiting"),
         )
     usual = (
         float(np.median([one.seconds for one in seen.all_verdicts])) if seen.all_verdicts else 0.0
@@ -126,14 +126,12 @@ def find_slow_verdicts(seen: ScoringRunner) -> Iterator[Finding]:
     ]
     if late:
         worst = max(late, key=lambda one: one.seconds)
-        what = (
-            f"judging {worst.case} took {worst.seconds:.1f} s, and the median verdict {usual:.2g} s"
-        )
-        evidence = {"seconds": worst.seconds, "median": usual}
-        cause = "work that grows with more than the text's length"
-        fix = "bound what the verifier does for one text"
         yield Finding(
-            "warning", what, evidence=evidence, samples=list_ids(late), causes=(cause,), fix=fix
+            level="warning",
+            code="slow-text",
+            evidence={"text": str(worst.case), "seconds": worst.seconds, "median": usual},
+            samples=list_ids(late),
+            causes=("work-grows",),
         )
 
 
@@ -147,7 +145,7 @@ def find_unpaid_texts(seen: ScoringRunner) -> Iterator[Finding]:
     if any(one.score is not None for one in seen.golds) or (paid and not dead):
         return
     if what := seen.task.explain_unpaid(len(seen.scored), dead):
-        yield Finding("fatal", what, samples=list_ids(seen.all_verdicts))
+        yield Finding("fatal", evidence={"cause": what}, samples=list_ids(seen.all_verdicts))
 
 
 @check("reward", name="parts")
@@ -158,56 +156,26 @@ def find_bad_parts(seen: ScoringRunner) -> Iterator[Finding]:
         known = [value for _, value in values if value is not None]
         evidence: dict[str, Any] = {"part": name, "texts": len(values)}
         if not known:
-            what = (
-                f"the part {name} was None for all {len(values)} texts: it is no part of this "
-                "reward"
-            )
-            yield Finding("note", what, check="part-silent", evidence=evidence)
+            yield Finding("note", "always-none", evidence=evidence, check="part-silent")
             continue
         least, most = min(known), max(known)
         evidence = {"part": name, "least": least, "most": most, "texts": len(known)}
         if most < 1 - EXACT and not golden:
-            what = (
-                f"no text tried raised the part {name} over {most:.2f}, and no gold answer says "
-                "whether one can"
-            )
-            yield Finding("note", what, check="part-unreached", evidence=evidence)
+            yield Finding("note", evidence=evidence, check="part-unreached")
         elif name in seen.task.penalties and most - least < EXACT:
-            what = f"the part {name} took nothing away from any of {len(known)} texts"
-            yield Finding("note", what, check="part-silent", evidence=evidence)
+            yield Finding("note", "takes-nothing", evidence=evidence, check="part-silent")
         elif most == 0 and seen.label is None:
-            what = f"the part {name} was 0 for all {len(known)} texts, gold answers included"
-            causes = (
-                "it looks for what no answer has",
-                "it reads the wrong column, or another unit or case",
-            )
-            fix = "judge a gold answer by hand and see why the part is 0; or take it out"
-            yield Finding(
-                "fatal", what, check="part-dead", evidence=evidence, causes=causes, fix=fix
-            )
+            causes = ("looks-for-nothing", "other-column")
+            yield Finding("fatal", evidence=evidence, causes=causes, check="part-dead")
         elif most > 0 and most - least < EXACT:
-            what = (
-                f"the part {name} was {most:.3g} for all {len(known)} texts, blank and hostile "
-                "ones included: it "
-            )
-            what += "teaches nothing"
-            cause, fix = (
-                "it does not look at the answer",
-                "make it depend on the answer, or take it out",
-            )
-            yield Finding(
-                "warning", what, check="part-constant", evidence=evidence, causes=(cause,), fix=fix
-            )
+            causes = ("blind",)
+            yield Finding("warning", evidence=evidence, causes=causes, check="part-constant")
         elif least > FLOOR and name not in seen.task.form:
             worst = min(
                 (pair for pair in values if pair[1] is not None), key=lambda pair: pair[1] or 0.0
             )[0]
-            what = (
-                f"the part {name} pays at least {least:.2f} for every text, for example "
-                f"{worst.case}"
-            )
-            fix = "give 0 to an answer that has nothing of it"
-            yield Finding("warning", what, check="part-floor", evidence=evidence, fix=fix)
+            evidence |= {"text": str(worst.case)}
+            yield Finding("warning", evidence=evidence, check="part-floor")
 
 
 @check("reward", name="parts-contradict")
@@ -230,21 +198,16 @@ def find_opposed_parts(seen: ScoringRunner) -> Iterator[Finding]:
         a, b = (values - values.mean() for values in among.T)
         correlation = float((a * b).sum() / np.sqrt((a * a).sum() * (b * b).sum()))
         if correlation <= OPPOSED:
-            what = (
-                f"the parts {first} and {second} contradict each other: over {len(among)} gold and "
-                "damaged answers "
+            yield Finding(
+                level="fatal" if best < HIGH + EXACT else "warning",
+                evidence={
+                    "parts": [first, second],
+                    "correlation": correlation,
+                    "n": len(among),
+                    "best": best,
+                },
+                causes=("opposite-aims",),
             )
-            what += f"they correlate by {correlation:.2f}; none has over {best:.2f} of both"
-            evidence = {
-                "parts": [first, second],
-                "correlation": correlation,
-                "n": len(among),
-                "best": best,
-            }
-            cause = "one pays for what the other punishes"
-            fix = "keep one of them, or make the gold answer the best answer for both"
-            level: Level = "fatal" if best < HIGH + EXACT else "warning"
-            yield Finding(level, what, evidence=evidence, causes=(cause,), fix=fix)
 
 
 @check("reward", name="oracle")
@@ -252,13 +215,7 @@ def find_unpaid_gold(seen: ScoringRunner) -> Iterator[Finding]:
     """Gold answers that earn less than 1, but for parts that are named already, and for labels."""
     # else none was tried yet
     if not seen.golds and not any(verdict.hung for verdict in seen.all_verdicts):
-        what = (
-            "there are no gold answers: no ceiling was checked, no damaged answers and no other "
-            "ways to write one"
-        )
-        yield Finding(
-            "note", what, check="no-oracle", fix="give gold answers (task jsonl: task.options.gold)"
-        )
+        yield Finding("note", check="no-oracle")
     scored = [(one, one.score) for one in seen.golds if one.score is not None]
     if not scored or seen.label is not None:
         return  # without scores it is said where it is said why
@@ -283,32 +240,19 @@ def find_unpaid_gold(seen: ScoringRunner) -> Iterator[Finding]:
     if unexplained:
         unexplained.sort(key=lambda pair: pair[1].total)
         (worst, score), ceiling = unexplained[0], mean_reward(seen.golds)
-        short_of = (
-            f"; short of {', '.join(f'{name} ({count})' for name, count in lacking.items())}"
-            if lacking
-            else ""
-        )
-        what = (
-            f"{len(low)} of {len(scored)} gold answers earn less than 1 (mean {ceiling:.3f}, least "
-        )
-        what += f"{score.total:.3f}: {worst.case}){short_of}"
         yield Finding(
-            "fatal" if score.total <= AS_GOOD + EXACT else "warning",
-            what,
+            level="fatal" if score.total <= AS_GOOD + EXACT else "warning",
             evidence={
                 "n": len(scored),
                 "low": len(low),
                 "mean": ceiling,
                 "least": score.total,
+                "text": str(worst.case),
+                "short": [f"{name} ({count})" for name, count in lacking.items()],
                 "parts": dict(lacking),
             },
             samples=list_ids([one for one, _ in unexplained]),
-            causes=(
-                "the verifier does not read what the gold answers are written like",
-                "a wrong gold answer",
-                "the reward's range is not 0 to 1 (task jsonl: task.options.range)",
-            ),
-            fix="look at the first sample: either its gold answer or the verifier is wrong",
+            causes=("gold-unread", "wrong-gold", "other-range"),
         )
 
 
@@ -339,29 +283,22 @@ def find_paid_baselines(seen: ScoringRunner) -> Iterator[Finding]:
             # not too high; or it earns what any text does, which is said of the part that pays it
             continue
         of = mean_interval(totals, clusters)
-        worth = (
-            f"of the {seen.ceiling:.3f} that gold answers earn"
-            if seen.golds
-            else "where gold answers are unknown"
-        )
-        what = (
-            f"the baseline {name} earns {of:.3f} {worth} ({split}), and should earn at most "
-            f"{limit:.3f}: such "
-        )
-        what += "answers will be learnt"
-        what += " (it writes all gold answers one after the other)" if name == "every-gold" else ""
-        causes = (
-            "form is paid for without content",
-            "few different gold answers",
-            "an answer that suits many",
-        )
+        every_gold = name == "every-gold"
         yield Finding(
-            "fatal" if reward >= AS_GOOD * seen.ceiling else "warning",
-            what,
-            evidence={"baseline": name, "split": split, "reward": asdict(of), "limit": limit},
+            level="fatal" if reward >= AS_GOOD * seen.ceiling else "warning",
+            code="pays-every-gold" if every_gold else "baseline",
+            evidence={
+                "baseline": name,
+                "split": split,
+                "mean": of.mean,
+                "reward": asdict(of),
+                "gold": seen.ceiling if seen.golds else None,
+                "limit": limit,
+            },
             samples=list_ids(sorted(verdicts, key=lambda one: -one.reward)),
-            causes=ANYWHERE if name == "every-gold" else causes,
-            fix=AT_ONE_PLACE if name == "every-gold" else CONTENT,
+            causes=("found-anywhere", "any-mention")
+            if every_gold
+            else ("form-without-content", "few-golds", "suits-many"),
         )
 
 
@@ -383,20 +320,19 @@ def find_paid_hostile_texts(seen: ScoringRunner) -> Iterator[Finding]:
     if earning:
         text = max(earning, key=lambda one: earning[one])
         level: Level = "fatal" if earning[text] - seen.floor > HIGH else "warning"
-        what = (
-            f"{len(earning)} of {len(by_text)} hostile texts earn something, most {quote_text(text)}: "
-            f"{earning[text]:.3f}"
+        yield Finding(
+            level=level,
+            evidence={
+                "count": len(earning),
+                "of": len(by_text),
+                "text": quote_text(text),
+                "most": earning[text],
+                "rewards": {quote_text(one): reward for one, reward in earning.items()},
+                "floor": seen.floor,
+            },
+            samples=list_ids(by_text[text]),
+            causes=("unreadable-is-answer", "part-by-default"),
         )
-        evidence = {
-            "rewards": {quote_text(one): reward for one, reward in earning.items()},
-            "floor": seen.floor,
-        }
-        causes = (
-            "what cannot be read is taken for an answer",
-            "an empty or broken answer gets a part by default",
-        )
-        fix, samples = "give nothing to a text that is no answer", list_ids(by_text[text])
-        yield Finding(level, what, evidence=evidence, samples=samples, causes=causes, fix=fix)
 
 
 @check("reward", name="pays-anything")
@@ -416,20 +352,17 @@ def find_rows_paying_anything(seen: ScoringRunner) -> Iterator[Finding]:
     rows = {verdict.case.example.id for verdict in tried}
     if paid and len(paid) <= AS_GOOD * len(rows):
         worst = next(iter(paid.values()))
-        what = (
-            f"{len(paid)} of {len(rows)} rows pay a blank answer or nonsense in full, and the "
-            "others do not: "
-        )
-        what += f"{worst.case} earns {worst.reward:.3f}"
-        evidence = {"rows": list(paid)[:ROWS], "count": len(paid), "n": len(rows)}
-        causes = ("a row without tests, or whose gold answer is empty or cannot be read",)
-        fix = (
-            "give these rows what they lack, or leave them out; a missing gold answer should "
-            "raise, not pay"
-        )
-        level: Level = "fatal" if len(paid) > SOME * len(rows) else "warning"
         yield Finding(
-            level, what, evidence=evidence, samples=tuple(paid)[:5], causes=causes, fix=fix
+            level="fatal" if len(paid) > SOME * len(rows) else "warning",
+            evidence={
+                "rows": list(paid)[:ROWS],
+                "count": len(paid),
+                "n": len(rows),
+                "text": str(worst.case),
+                "reward": worst.reward,
+            },
+            samples=tuple(paid)[:5],
+            causes=("row-lacks",),
         )
 
 
@@ -439,19 +372,16 @@ def find_paid_wrong_answers(seen: ScoringRunner) -> Iterator[Finding]:
     for way, (paid, n) in wrongly_paid(seen).items():
         if len(paid) <= LOSES * n:
             continue
-        what = (
-            f"{way} is paid like the gold answer, {len(paid)} of {n} times: "
-            f"{quote_text(paid[0].case.text, 160)}"
-        )
-        evidence = {"way": way, "count": len(paid), "n": n}
-        level: Level = "note" if way == NEGATED else "warning"
         yield Finding(
-            level,
-            what,
-            evidence=evidence,
+            level="note" if way == NEGATED else "warning",
+            evidence={
+                "way": way,
+                "count": len(paid),
+                "n": n,
+                "example": quote_text(paid[0].case.text, 160),
+            },
             samples=list_ids(paid),
-            causes=ANYWHERE,
-            fix=AT_ONE_PLACE,
+            causes=("found-anywhere", "any-mention"),
         )
 
 
@@ -517,16 +447,16 @@ def find_paid_marks(seen: ScoringRunner) -> Iterator[Finding]:
             if tried and len(paid) > HIGH * len(tried):
                 blind[name].append((way, paid[0]))
     for name, found in blind.items():
-        what = f"the part {name} pays {' and '.join(way for way, _ in found)} like a whole form: "
-        what += quote_text(found[0][1].case.text, 120)
-        evidence = {"part": name, "ways": [way for way, _ in found]}
-        causes = ("a pattern that looks for the marks and does not count them",)
-        fix, samples = (
-            "count each mark once, and let no mark stand inside of another",
-            list_ids([one for _, one in found]),
+        yield Finding(
+            level="warning" if UNCLOSED in dict(found) else "note",
+            evidence={
+                "part": name,
+                "ways": [way for way, _ in found],
+                "example": quote_text(found[0][1].case.text, 120),
+            },
+            samples=list_ids([one for _, one in found]),
+            causes=("marks-not-counted",),
         )
-        level: Level = "warning" if UNCLOSED in dict(found) else "note"
-        yield Finding(level, what, evidence=evidence, samples=samples, causes=causes, fix=fix)
 
 
 @check("reward", name="writing")
@@ -538,27 +468,13 @@ def find_unpaid_writings(seen: ScoringRunner) -> Iterator[Finding]:
         return
     minor = lost.keys() <= {WHOLE_FLOAT}
     comma = seen.commas and lost.get(DECIMAL_COMMA, 0.0) > HIGH
-    named = ", ".join(
-        f"{way} {loss:.0%}" for way, loss in sorted(lost.items(), key=lambda item: -item[1])
-    )
     worst = DECIMAL_COMMA if comma else max(lost, key=lambda way: lost[way])
-    what = (
-        f"a gold answer loses over {LOSES:.0%} of its reward when it is written otherwise: {named}"
-    )
-    causes = ("a strict parser", "texts compared letter by letter")
-    fix = (
-        "read leniently (plumbline.tasks.text has lenient_json.read_json and numbers.read_number), "
-        "and let form "
-    )
-    fix += "take away a share of its own; or ask for the form in the prompt, if it matters"
-    level: Level = "fatal" if comma else "note" if minor else "warning"
+    by_loss = sorted(lost.items(), key=lambda item: -item[1])
     yield Finding(
-        level,
-        what,
-        evidence=ways,
+        level="fatal" if comma else "note" if minor else "warning",
+        evidence={"over": LOSES, "lost": [f"{way} {loss:.0%}" for way, loss in by_loss], **ways},
         samples=list_ids(seen.verdicts_by_way("writing")[worst]),
-        causes=causes,
-        fix=fix,
+        causes=("strict-parser", "letter-by-letter"),
     )
 
 
@@ -573,30 +489,26 @@ def find_unequal_readings(seen: ScoringRunner) -> Iterator[Finding]:
         pair for pair in both if pair[1].readings["lenient"] < pair[1].readings["strict"] - EXACT
     ]:
         verdict, score = worse[0]
-        what = (
-            f"{len(worse)} of {len(both)} texts earn less when they are read leniently, for "
-            f"example {verdict.case} "
+        yield Finding(
+            level="fatal",
+            code="lenient-pays-less",
+            evidence={
+                "count": len(worse),
+                "of": len(both),
+                "text": str(verdict.case),
+                "lenient": score.readings["lenient"],
+                "strict": score.readings["strict"],
+            },
+            samples=list_ids([one for one, _ in worse]),
+            causes=("lenient-changes",),
         )
-        what += f"({score.readings['lenient']:.3f}, strictly {score.readings['strict']:.3f})"
-        evidence = {"count": len(worse), "of": len(both)}
-        causes = ("the lenient reader changes what the strict one can read",)
-        fix, samples = (
-            "read strictly first, and repair only what cannot be read so",
-            list_ids([one for one, _ in worse]),
-        )
-        yield Finding("fatal", what, evidence=evidence, samples=samples, causes=causes, fix=fix)
     golds = {id(one) for one in seen.golds}
     differ = [
         one for one, score in both if score.readings["lenient"] - score.readings["strict"] > EXACT
     ]
     if apart := [one for one in differ if id(one) in golds]:
-        what = (
-            f"{len(apart)} gold answers earn less when they are read strictly: they are not well "
-            "written themselves"
-        )
         evidence = {"count": len(apart), "of": len(golds)}
-        fix = "write the gold answers as a strict reader wants them: SFT teaches their form"
-        yield Finding("warning", what, evidence=evidence, samples=list_ids(apart), fix=fix)
+        yield Finding("warning", "gold-strict", evidence=evidence, samples=list_ids(apart))
 
 
 @check("reward", name="label", needs=("find_label",))
@@ -604,34 +516,36 @@ def find_labels(seen: ScoringRunner) -> Iterator[Finding]:
     """Gold answers that are labels, which explains what they lack."""
     if (found := seen.label) is not None:
         level: Level = "fatal" if found.gold <= AS_GOOD * found.earns + EXACT else "warning"
-        evidence = {"gold": found.gold, "template": found.template, "earns": found.earns}
-        samples = list_ids(seen.golds)
-        yield Finding(level, found.cause, evidence=evidence, samples=samples, fix=found.fix)
+        evidence = {
+            "gold": found.gold,
+            "template": found.template,
+            "earns": found.earns,
+            "cause": found.cause,
+            "fix": found.fix,
+        }
+        yield Finding(level, evidence=evidence, samples=list_ids(seen.golds))
 
 
 @check("reward", name="form", needs=("explain_misread",))
 def find_unread_form(seen: ScoringRunner) -> Iterator[Finding]:
     """Completions in another form than a function reads."""
     if seen.misread is not None:
-        yield Finding("fatal", seen.misread[0], samples=list_ids(seen.golds), fix=seen.misread[1])
+        evidence = {"cause": seen.misread[0], "fix": seen.misread[1]}
+        yield Finding("fatal", evidence=evidence, samples=list_ids(seen.golds))
 
 
 @check("reward", name="range", needs=("declare_ranges",))
 def find_undeclared_ranges(seen: ScoringRunner) -> Iterator[Finding]:
     """Ranges that nobody declared."""
     if fix := seen.task.declare_ranges():
-        what = (
-            "the functions' ranges are not declared; these figures take them from what gold "
-            "answers, baselines and "
-        )
-        yield Finding("note", f"{what}hostile texts were given, and a run takes [0, 1]", fix=fix)
+        yield Finding("note", evidence={"fix": fix})
 
 
 @check("reward", name="rows", needs=("describe_rows",))
 def find_row_notes(seen: ScoringRunner) -> Iterator[Finding]:
     """What is to be known of the rows, and a form that no prompt asks for."""
     for what in seen.notes:
-        yield Finding("note", what)
+        yield Finding("note", "rows", evidence={"cause": what})
 
 
 @check("reward", name="prints")
@@ -639,85 +553,42 @@ def find_prints(seen: ScoringRunner) -> Iterator[Finding]:
     """A verifier that prints."""
     if count := seen.printed.count("\n"):
         first = seen.printed.split("\n")[0][:80]
-        yield Finding(
-            "note", f"the verifier printed {count:,} lines, first {first!r}: a run's log would too"
-        )
-
-
-ALONE = (
-    "let a reward depend on the example and the answer alone: no random numbers, no clock, no "
-    "other answers"
-)
-THREADS = (
-    "let it judge every text whenever it is asked, and in threads where task.options.judges is set"
-)
+        yield Finding("note", "prints", evidence={"lines": count, "first": first})
 
 
 @check("reward", name="elsewhere")
 def find_changed_verdicts(seen: ScoringRunner) -> Iterator[Finding]:
     """Verdicts that come out otherwise on another thread, in another process and the like."""
     for found in seen.elsewhere:
-        (called, causes), fix, verdict = CONDITIONS[found.where], ALONE, found.verdict
-        what = (
-            f"{found.count} of {found.of} texts were judged otherwise {found.where}: "
-            f"{verdict.case} got "
-        )
-        what += f"{verdict.reward:.4f}, then {found.then}. {called}"
-        if found.alarm:
-            causes = (
-                (
-                    "an alarm (signal.alarm, SIGALRM), which works on the main thread of a process "
-                    "alone"
-                ),
-            )
-            fix = (
-                "limit the time without signals (a process that is ended, or the library's own "
-                "option: math_verify "
-            )
-            fix += (
-                "takes parsing_timeout=None and timeout_seconds=None), and let errors be raised, "
-                "not scored"
-            )
+        verdict = found.verdict
         level: Level = (
             "note" if found.then == LATE else "fatal" if found.where == GROUPED else "warning"
         )
-        evidence = {"where": found.where, "count": found.count, "of": found.of}
         yield Finding(
-            level, what, evidence=evidence, samples=list_ids([verdict]), causes=causes, fix=fix
+            level=level,
+            code="alarm" if found.alarm else "elsewhere",
+            evidence={
+                "where": found.where,
+                "count": found.count,
+                "of": found.of,
+                "text": str(verdict.case),
+                "reward": verdict.reward,
+                "then": found.then,
+            },
+            samples=list_ids([verdict]),
+            causes=("alarm-signal",) if found.alarm else CAUSES[found.where],
         )
 
 
-CONDITIONS: dict[str, tuple[str, tuple[str, ...]]] = {
-    THREAD: (
-        "Trainers call rewards on other threads.",
-        ("state of a thread", "a connection that belongs to a thread"),
-    ),
-    "while an event loop runs": (
-        "Trainers and notebooks call rewards while an event loop runs.",
-        ("asyncio.run or run_until_complete inside of the function",),
-    ),
-    GROUPED: (
-        "Trainers judge all answers to a prompt in one call.",
-        ("other answers of the same call", "a cache by prompt"),
-    ),
-    "in one call with answers to other prompts": (
-        "TRL judges answers to several prompts in one call.",
-        ("the first row's columns are taken for all (answer[0])", "a cache"),
-    ),
-    PROCESS: (
-        "Trainers call rewards in other processes.",
-        (
-            "a global that something else set",
-            "hash() or the order of a set, which differ from process to process",
-            "what was judged before, or standard input",
-        ),
-    ),
-    DIRECTORY: (
-        "Trainers start workers in other directories.",
-        ("a file that is named relative to the working directory",),
-    ),
+CAUSES = {
+    THREAD: ("thread-state", "thread-connection"),
+    LOOP: ("own-loop",),
+    GROUPED: ("same-call", "cache-by-prompt"),
+    TOGETHER: ("first-row", "cache"),
+    PROCESS: ("global", "hash-order", "judged-before"),
+    DIRECTORY: ("relative-file",),
 }
-"""Of each condition: who calls a reward so, and what makes it come out otherwise."""
+"""Of each condition: what makes a reward come out otherwise there."""
 
 
 @check("reward", name="long")
@@ -726,15 +597,13 @@ def find_long_judging(seen: ScoringRunner) -> Iterator[Finding]:
     each = seen.seconds / max(1, seen.count)
     seconds = each * seen.planned / max(1, seen.task.judges)
     if seconds >= LONG:
-        what = (
-            f"a verdict takes {each:.2g} s, so the {seen.planned:,} verdicts of this run take "
-            f"{seconds / 3600:.1f} hours"
-        )
-        fix = (
-            "make it faster, or, where it waits for something, let more threads judge (task jsonl: "
-            "task.options.judges)"
-        )
-        yield Finding("warning", what, evidence={"seconds": seconds, "each": each}, fix=fix)
+        evidence = {
+            "seconds": seconds,
+            "each": each,
+            "verdicts": seen.planned,
+            "hours": seconds / 3600,
+        }
+        yield Finding("warning", evidence=evidence)
 
 
 @check("reward", name="repeat")
@@ -742,22 +611,20 @@ def find_unrepeatable_verdicts(seen: ScoringRunner) -> Iterator[Finding]:
     """Verdicts that come out otherwise the second time."""
     if seen.again:
         verdict, then = seen.again[0]
-        second, fix = f"no reward ({then})" if then else "no reward", THREADS
-        if isinstance(then, Score):
-            second, fix = f"{then.total:.4f}", ALONE
-        what = (
-            f"{len(seen.again)} of {seen.repeated} texts were judged otherwise the second time: "
-            f"{verdict.case} got "
+        scored = isinstance(then, Score)
+        yield Finding(
+            level="fatal",
+            code="other-reward" if scored else "no-reward-then",
+            evidence={
+                "count": len(seen.again),
+                "of": seen.repeated,
+                "text": str(verdict.case),
+                "reward": verdict.reward,
+                "then": then.total if isinstance(then, Score) else then,
+            },
+            samples=list_ids([one for one, _ in seen.again]),
+            causes=("random", "same-call", "threads"),
         )
-        what += f"{verdict.reward:.4f}, then {second}"
-        evidence = {"count": len(seen.again), "of": seen.repeated}
-        causes = (
-            "random numbers, a clock, or what was judged before",
-            "other answers of the same call",
-            "threads",
-        )
-        samples = list_ids([one for one, _ in seen.again])
-        yield Finding("fatal", what, evidence=evidence, samples=samples, causes=causes, fix=fix)
 
 
 @check("reward", name="cheat")
@@ -773,20 +640,19 @@ def find_paid_cheat(seen: ScoringRunner) -> Iterator[Finding]:
     if found.reward <= max(HIGH * seen.ceiling, known + EARNS) or found.reward - seen.floor < EXACT:
         return
     level: Level = "fatal" if found.reward >= AS_GOOD * seen.ceiling else "warning"
-    what = (
-        f"an answer that knows nothing earns {found.reward:.3f} (n = {len(found.rewards)}; gold "
-        "answers "
+    yield Finding(
+        level=level,
+        evidence={
+            "reward": found.reward,
+            "n": len(found.rewards),
+            "gold": seen.ceiling,
+            "best baseline": known,
+            "rule": found.rule,
+            "example": quote_text(found.rule, 200),
+        },
+        samples=(found.example,),
+        causes=("writable",),
     )
-    what += f"{seen.ceiling:.3f}, the best baseline {known:.3f}): {quote_text(found.rule, 200)}"
-    evidence = {
-        "reward": found.reward,
-        "n": len(found.rewards),
-        "best baseline": known,
-        "rule": found.rule,
-    }
-    causes = ("the reward looks for something that can be written without knowing",)
-    fix = "make this answer a baseline of the task, and let the reward see what it lacks"
-    yield Finding(level, what, evidence=evidence, samples=(found.example,), causes=causes, fix=fix)
 
 
 BASIC: tuple[Check[ScoringRunner], ...] = (

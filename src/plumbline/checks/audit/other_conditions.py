@@ -33,13 +33,11 @@ SECONDS = 20.0
 WORK = 4.0
 """Seconds of judging that all texts may take together; of a slow verifier fewer are judged
 again."""
-THREAD, PROCESS, DIRECTORY = (
-    "on another thread",
-    "in another process",
-    "in another working directory",
-)
-GROUPED = "in one call with other answers to the prompt"
-"""As a run judges where threads do: it refuses such a reward."""
+THREAD, LOOP, PROCESS, DIRECTORY = "thread", "event-loop", "process", "directory"
+"""Another thread, a running event loop, another process, another working directory."""
+GROUPED, TOGETHER = "group", "other-prompts"
+"""One call with other answers to the prompt, as a run judges where threads do: it refuses such a
+reward; and one with answers to other prompts."""
 LATE = f"no verdict after {SECONDS:g} s"
 Found = tuple[float, dict[str, float | None]] | str
 """Total and parts, or what was raised."""
@@ -73,9 +71,9 @@ def judge_elsewhere(
         with _start_judge_process(task, some) as other, _record_signal_calls() as signals:
             judged[THREAD] = _judge_on_thread(task, some)
             if not _loop_runs():
-                judged["while an event loop runs"] = _judge_in_loop(task, some)
+                judged[LOOP] = _judge_in_loop(task, some)
             judged[GROUPED] = _judge_grouped(task, some)
-            judged["in one call with answers to other prompts"] = _judge_together(task, some)
+            judged[TOGETHER] = _judge_together(task, some)
             judged |= other()
         alarm = bool(signals) or any(map(_ALARM.search, task.functions.values()))
     elif not task.judges:

@@ -413,7 +413,7 @@ def audit_tables(name: str, audit: Trial) -> RenderableType:
     for one in audit.findings:
         lines.append(Text(f"{one.level}: {one.check}: {one.what}", style=STYLES[one.level]))
         further = {
-            "causes": "; ".join(one.causes),
+            "causes": "; ".join(one.explain_causes()),
             "fix": one.fix,
             "examples": ", ".join(one.samples),
         }

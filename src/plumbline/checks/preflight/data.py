@@ -33,14 +33,14 @@ def find_reward_faults(before: BeforeRun) -> Iterator[Finding]:
                 raise
             continue  # which is said beside this check
         except PlumblineError as error:
-            yield describe_refusal(error, evidence={"task": one.called})
+            yield describe_refusal(error, evidence={"task": one.name})
             continue
         strict = before.recipe.each_task[name].options.get("reading") == "strict"
         lenient = {f"{f'tasks.{name}' if name else 'task'}.options.reading": "lenient"}
         for finding in found:
             if finding.check != "part-silent":  # a part that the task's options leave out
                 change = lenient if strict and finding.check == "writing" else {}
-                evidence = {**finding.evidence, "task": one.called}
+                evidence = {**finding.evidence, "task": one.name}
                 yield replace(finding, evidence=evidence, change=change)
 
 
@@ -167,7 +167,7 @@ def _compare_strata(
                 level="warning" if 2 * len(names) >= len(both) else "note",
                 code="one-sided",
                 evidence={
-                    "task": one.called,
+                    "task": one.name,
                     "kinds": len(names),
                     "of": len(both),
                     "in": where,
@@ -180,7 +180,7 @@ def _compare_strata(
     few = {name: n for name, n in there.items() if n < FEW_OF_KIND}
     if few and 2 * len(few) >= len(there):
         evidence = {
-            "task": one.called,
+            "task": one.name,
             "kinds": len(few),
             "of": len(there),
             "split": split,
@@ -204,7 +204,7 @@ def _find_sorted_split(before: BeforeRun, one: TaskData) -> Iterator[Finding]:
             level="warning",
             code="sorted",
             evidence={
-                "task": one.called,
+                "task": one.name,
                 "split": section.split,
                 "asked": len(first),
                 "examples": len(examples),

@@ -76,7 +76,7 @@ def _find_long_prompts(before: BeforeRun, one: TaskData, context: int) -> Iterat
             level="fatal" if before.exact else "warning",
             check="context",
             evidence={
-                "task": one.called,
+                "task": one.name,
                 "estimated": not before.exact,
                 "share": share,
                 "n": len(examples),
@@ -110,7 +110,7 @@ def _find_long_gold(before: BeforeRun, one: TaskData) -> Iterator[Finding]:
         check="targets",
         code="gold-cut",
         evidence={
-            "task": one.called,
+            "task": one.name,
             "estimated": not before.exact,
             "share": share,
             "n": len(golds),
@@ -156,7 +156,7 @@ def _find_long_demonstrations(before: BeforeRun, one: TaskData, context: int) ->
         check="targets",
         code="demonstrations-cut" if sft.allow_truncation else "demonstrations-refused",
         evidence={
-            "task": one.called,
+            "task": one.name,
             "estimated": not before.exact,
             "share": share,
             "example": worst.id,
@@ -270,10 +270,10 @@ def find_template_faults(before: BeforeRun) -> Iterator[Finding]:
             prompts = [chat.prompt(example.messages) for example in examples]
         except (DataError, ModelError) as error:
             if isinstance(error, DataError):
-                evidence = {"task": one.called, "cause": error.cause, "fix": error.fix}
+                evidence = {"task": one.name, "cause": error.cause, "fix": error.fix}
                 yield Finding("fatal", "message-refused", evidence=evidence, causes=("roles",))
             else:
-                yield describe_refusal(error, evidence={"task": one.called})
+                yield describe_refusal(error, evidence={"task": one.name})
             continue
         if prompts:
             yield from _find_bos_faults(chat, one, prompts)
@@ -307,7 +307,7 @@ def _find_bos_faults(
     if begin is None:
         return
     name = chat.tokenizer.bos_token
-    evidence = {"task": one.called, "token": name, "first ids": list(prompts[0][:4])}
+    evidence = {"task": one.name, "token": name, "first ids": list(prompts[0][:4])}
     if all(list(prompt[:2]) == [begin, begin] for prompt in prompts):
         causes = ("template-and-messages", "template-twice")
         yield Finding("fatal", "two-begins", evidence=evidence, causes=causes)
@@ -330,7 +330,7 @@ def _find_dropped_roles(
             yield Finding(
                 level="fatal",
                 code="role-dropped",
-                evidence={"task": one.called, "example": example.id, "lost": lost},
+                evidence={"task": one.name, "example": example.id, "lost": lost},
                 samples=(example.id,),
                 causes=("no-place",),
             )
@@ -349,7 +349,7 @@ def _find_control_tokens(
                 level="warning",
                 code="control-token",
                 evidence={
-                    "task": one.called,
+                    "task": one.name,
                     "example": example.id,
                     "token": found[0],
                     "tokens": found[:5],
@@ -394,7 +394,7 @@ def _find_opened_mark(
             level="warning",
             code="mark-opened",
             evidence={
-                "task": one.called,
+                "task": one.name,
                 "mark": chat.opened.strip(),
                 "whole": whole,
                 "sampled": sampled,

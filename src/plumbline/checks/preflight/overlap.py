@@ -64,7 +64,7 @@ def find_equal_prompts(before: BeforeRun) -> Iterator[Finding]:
                     level="warning",
                     code="equal-ids",
                     evidence={
-                        "task": one.called,
+                        "task": one.name,
                         "split": split,
                         "shared": len(shared),
                         "of": len(examples),
@@ -114,7 +114,7 @@ def _find_near_prompts(
     yield Finding(
         level=level,
         evidence={
-            "task": one.called,
+            "task": one.name,
             "split": split,
             "share": share,
             "near": several,
@@ -157,7 +157,7 @@ def _find_shared_entities(
             level=level,
             check="entity",
             evidence={
-                "task": one.called,
+                "task": one.name,
                 "split": split,
                 "column": column,
                 "shared": len(shared),

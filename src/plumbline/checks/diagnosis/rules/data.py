@@ -438,7 +438,7 @@ def find_coverage(history: History) -> Iterator[Finding]:
             level="note",
             since=int(series.steps[-1]),
             evidence={
-                "task": task,
+                "part of the data": task,
                 "epochs": float(values[-1]),
                 "steps": history.last_step,
                 "steps for an epoch": whole,
