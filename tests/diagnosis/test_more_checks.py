@@ -545,7 +545,7 @@ QUICK = {
     "completion_length": lambda noise, p, at: 400 - 200 / (1 + np.exp((80 - at) / 4)) + noise(20),
 }
 OTHER = "other-sampl|old-weights|temperature"
-EQUAL = "does not tell answers apart|at the top"
+EQUAL = "tells-nothing-apart|at-its-top"
 SHAPES = {
     # name: (series, {check: words that it says, level first}, words that nothing says)
     "products over answers": (

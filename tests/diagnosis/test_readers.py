@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import yaml
 
-from plumbline.checks.check import Finding, examine
+from plumbline.checks.check import Check, Finding, examine
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.readers import read_histories
 from plumbline.checks.diagnosis.readers.protobuf import to_float
@@ -1249,14 +1249,15 @@ def test_an_answer_is_in_the_words_of_the_trainer_and_notes_are_shown_where_aske
     ]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (history,) = read_histories(tmp_path)
-    ours = Finding(
+    few = Finding(
         level="note",
-        what="",
-        fix="raise rl.group_size",
+        code="too-hard",
+        evidence={"steps": 10, "share": 0.9},
         change={"rl.group_size": 8, "rl.patience": 1},
     )
-    theirs = history.translate(ours)
-    assert (theirs.fix, list(theirs.change)) == (told, [told.removeprefix("raise ")])
+    check = Check(name="zero-variance-groups", look=lambda _: iter([few]), moments=("after",))
+    (theirs,) = examine(history, [check]).findings
+    assert (theirs.fix[: len(told)], list(theirs.change)) == (told, [told.removeprefix("raise ")])
     examined = examine(history, CHECKS)
     quiet, loud = (
         " ".join(map(str, render_stages([examined], verbose=verbose))) for verbose in (False, True)

@@ -5,7 +5,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,11 +87,10 @@ class Sign:
 
     name: str
     figures: Mapping[str, float | str]
+    """Of what the reward may pay for; none of a part that stood still."""
     onset: int
     alone: bool
     """Whether it is enough without another one."""
-    paid: bool = True
-    """Whether it may be what the reward pays for; else it is a part that stood still."""
 
 
 @rule("reward-hacking", needs=("reward", "samples|correctness/|reward/"), live=False)
@@ -120,24 +118,20 @@ def find_reward_hacking(history: History) -> Iterator[Finding]:
     began = max(min(sign.onset for sign in signs), _find_onset(history["reward"]))
     shown = [one for one in history.samples if one.step >= began and one.reward is not None]
     best = sorted(shown, key=lambda one: -(one.reward or 0))[:3]
-    paid = tuple(one.name for one in signs if one.paid)
-    evidence: dict[str, Any] = {
-        "reward first": came.first,
-        "reward last": came.last,
-        "signs": paid,
-        "still": [one.name for one in signs if not one.paid],
-        "onsets": {one.name: one.onset for one in signs},
-    }
-    for sign in signs:
-        evidence |= sign.figures
     yield Finding(
         level="warning",
         code="signs",
         since=began,
-        evidence=evidence,
+        evidence=dict(figure for one in signs for figure in one.figures.items())
+        | {
+            "reward first": came.first,
+            "reward last": came.last,
+            "still": [one.name for one in signs if not one.figures],
+            "onsets": {one.name: one.onset for one in signs},
+        },
         samples=shorten_prompts([one.prompt for one in best]),
         about=" and ".join(one.name for one in signs),
-        causes=paid,
+        causes=tuple(one.name for one in signs if one.figures),
     )
 
 
@@ -310,7 +304,7 @@ def _find_signs(
     for name in filter(ORACLE.search, parts if len(parts) > 1 else ()):
         part = _measure_rise(history, history[f"reward/{name}"])
         if part is not None and known.get(name, 1.0) * part.change.high < STAYED * came.change.mean:
-            yield Sign(name, {}, _find_onset(history["reward"]), alone=False, paid=False)
+            yield Sign(name, {}, _find_onset(history["reward"]), alone=False)
     texts = [one for these in steps.values() for one in these]
     copied = _mean_by_step(steps, _copied_trigram_rate)
     first, last = _first_and_last(copied.values)

@@ -269,7 +269,6 @@ def _find_missing_values(history: History, name: str) -> Finding | None:
         return None
     prompts, without = Counter(one.prompt for one, _ in values), Counter(one.prompt for one in lost)
     whole = all(count == prompts[prompt] for prompt, count in without.items())
-    share = len(lost) / len(values)
     if whole and min(without.values()) > 1 and len(prompts) > len(without):
         return Finding(
             level="note",
@@ -282,7 +281,11 @@ def _find_missing_values(history: History, name: str) -> Finding | None:
         level="warning",
         code="no-number",
         since=lost[0].step,
-        evidence={"completions": len(lost), "of": len(values), "share": round(share, 4)},
+        evidence={
+            "completions": len(lost),
+            "of": len(values),
+            "share": round(len(lost) / len(values), 4),
+        },
         about=name,
         samples=shorten_prompts([one.prompt for one in lost]),
         causes=("cannot-judge",),
@@ -307,20 +310,16 @@ def find_parser(history: History) -> Iterator[Finding]:
         ):
             continue
         reward = history[f"task/{task}" if task else "reward"]
-        strict = history[f"reading/{name}"]
-        lost = float(np.nanmean(lenient.values) - np.nanmean(strict.values))
-        paid_strictly = (
-            len(reward) > 0
-            and abs(np.nanmean(reward.values) - np.nanmean(strict.values)) < 1e-6 < lost
+        meant, strict = (
+            float(np.nanmean(one.values)) for one in (lenient, history[f"reading/{name}"])
         )
+        lost = meant - strict
+        paid_strictly = len(reward) > 0 and abs(np.nanmean(reward.values) - strict) < 1e-6 < lost
         if lost < PARSER_SOME:
             continue
         yield Finding(
             level=("fatal" if lost >= PARSER_MANY else "warning") if paid_strictly else "note",
-            evidence={
-                "lenient": float(np.nanmean(lenient.values)),
-                "strict": float(np.nanmean(strict.values)),
-            },
+            evidence={"lenient": meant, "strict": strict},
             about=task,
             causes=("rejects-writing",),
             change={"task.options.reading": "lenient"} if paid_strictly else {},
@@ -345,7 +344,8 @@ def find_references(history: History) -> Iterator[Finding]:
             continue
         mean, where = final.evaluation.mean_reward, final.where
         headline = final.evaluation.headline
-        limit = headline.limits.get(final.mode) if headline is not None else None
+        granted = headline.limits.get(final.mode) if headline is not None else None
+        limit = HALF if granted is None else granted
         if final.mode == ORACLE and mean < 1 - 1e-6:
             low = [row.id for row in final.evaluation.rows if row.reward < 1 - 1e-6]
             yield Finding(
@@ -362,7 +362,7 @@ def find_references(history: History) -> Iterator[Finding]:
             )
         elif final.mode != ORACLE and is_surely_over(
             final.evaluation.rewards(),
-            HALF if limit is None else limit,
+            limit,
             final.evaluation.clusters(),
         ):
             yield Finding(
@@ -372,8 +372,8 @@ def find_references(history: History) -> Iterator[Finding]:
                     "mean": mean,
                     "where": where,
                     "baseline": final.mode,
-                    "limit": HALF if limit is None else limit,
-                    "granted": limit is not None,
+                    "limit": limit,
+                    "granted": granted,
                 },
                 causes=("prompt-unread",),
             )
@@ -491,12 +491,13 @@ def find_reward_falls(history: History) -> Iterator[Finding]:
         return  # a reward that is rarely earned is missing in some rows by chance
     entropy, kl = history["entropy"], history["kl"]
     at = int(steps[fall.place])
-    sudden = [step for step in list_jumps(series) if step >= at]
+    jump = next((step for step in list_jumps(series) if step >= at), None)
     forgets = len(entropy) and entropy.values[-1] > 2 * max(np.nanmedian(entropy.values[:10]), 0.1)
-    highest_kl = float(np.nanmax(kl.values)) if len(kl) else 0.0
-    found = {
-        "data-changed": sudden,
-        "gap-widens": _gap_widens(history),
+    highest_kl = float(np.nanmax(kl.values, initial=0))
+    widens = _gap_widens(history)
+    seen = {
+        "data-changed": jump is not None,
+        "gap-widens": widens,
         "forgets": forgets,
         "kl": highest_kl > 1,
     }
@@ -509,15 +510,15 @@ def find_reward_falls(history: History) -> Iterator[Finding]:
             "last stretch": fall.last,
             "first": fall.first,
             "noise": fall.noise,
-            "jump": sudden[0] if sudden else None,
+            "jump": jump,
             "highest kl": highest_kl,
         },
         causes=unrefuted_causes(
             history,
-            *(cause for cause, seen in found.items() if seen),
+            *(cause for cause, so in seen.items() if so),
             "high-rate",
-            ("gap", lambda run: sampler_matches(run) or found["gap-widens"]),
-            ("reward-changed", lambda _: len(values) >= JUMP_ENOUGH and not sudden),
+            ("gap", lambda run: widens or sampler_matches(run)),
+            ("reward-changed", lambda _: len(values) >= JUMP_ENOUGH and jump is None),
         ),
     )
 

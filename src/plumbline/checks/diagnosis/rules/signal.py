@@ -257,7 +257,9 @@ def _lost_gradient_finding(
         finite_values(history["reward_std"].values),
     )
     evidence = evidence | {
-        "share with a spread": float(1 - equal.mean()) if len(equal) and equal.mean() > 0 else None,
+        "share with a spread": round(1 - float(equal.mean()), 3)
+        if len(equal) and equal.mean() > 0
+        else None,
         "deviation": float(np.median(spread)) if len(spread) else None,
     }
     if has_rising_trend(history) and (share == 1 or not for_good):
