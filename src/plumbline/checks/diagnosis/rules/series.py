@@ -106,8 +106,8 @@ def find_not_finite(history: History) -> Iterator[Finding]:
         refuted.add("high-rate")
     # transformers logs a loss that is NaN as 0.0, and only the gradient tells
     # (logging_nan_inf_filter, on by default).
-    written = history["loss"].at(step) if first == "grad_norm" else ()
-    hidden = len(written) > 0 and written[0] == 0 and (history["loss"].values != 0).any()
+    loss = history["loss"]
+    hidden = first == "grad_norm" and (loss.at(step) == 0).any() and (loss.values != 0).any()
     yield Finding(
         level=level,
         code=code,
