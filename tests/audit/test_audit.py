@@ -473,26 +473,16 @@ def test_penalties_rows_without_gold_and_paid_forms_are_told_apart(users, tmp_pa
 @pytest.mark.parametrize(
     ("name", "level", "where", "cause"),
     [
-        ("alarm", "warning", "on another thread", "an alarm (signal.alarm, SIGALRM)"),
-        ("raising", "warning", "on another thread", "an alarm (signal.alarm, SIGALRM)"),
-        ("imported", "warning", "on another thread", "an alarm (signal.alarm, SIGALRM)"),
-        ("of_a_thread", "warning", "on another thread", "state of a thread"),
-        ("loop", "warning", "while an event loop runs", "asyncio.run"),
-        ("first_row", "warning", "in one call with answers to other prompts", "answer[0]"),
-        (
-            "shared",
-            "fatal",
-            "in one call with other answers to the prompt",
-            "other answers of the same call",
-        ),
-        ("hashed", "warning", "in another process", "a global that something else set"),
-        ("cached", "warning", "in another process", "a global that something else set"),
-        (
-            "relative",
-            "warning",
-            "in another working directory",
-            "relative to the working directory",
-        ),
+        ("alarm", "warning", "thread", "alarm-signal"),
+        ("raising", "warning", "thread", "alarm-signal"),
+        ("imported", "warning", "thread", "alarm-signal"),
+        ("of_a_thread", "warning", "thread", "thread-state"),
+        ("loop", "warning", "event-loop", "own-loop"),
+        ("first_row", "warning", "other-prompts", "first-row"),
+        ("shared", "fatal", "group", "same-call"),
+        ("hashed", "warning", "process", "global"),
+        ("cached", "warning", "process", "global"),
+        ("relative", "warning", "directory", "relative-file"),
         ("sound", "", "", ""),
         ("coroutine", "", "", ""),
         ("careful", "", "", ""),
@@ -503,7 +493,7 @@ def test_a_reward_is_judged_under_other_conditions(users, name, level, where, ca
     assert [(one["level"], one["evidence"]["where"]) for one in found] == (
         [(level, where)] if level else []
     )
-    assert all(cause in one["causes"][0] for one in found)
+    assert [one["causes"][0]["code"] for one in found] == [cause] * len(found)
 
 
 def test_parts_of_trls_signature_add_up_over_the_ranges_that_are_seen(users):

@@ -70,6 +70,11 @@ class Finding:
         follows = self.causes == (FOLLOWS,)
         return "" if follows else self._render(self._message.get("fix", ""))
 
+    @property
+    def summary(self) -> str:
+        """What was found and what to do."""
+        return "; ".join(filter(None, (self.what, self.fix)))
+
     def explain_causes(self) -> list[str]:
         """The likely causes in sentences."""
         return [self._render(find_cause(self.check, code)) for code in self.causes]

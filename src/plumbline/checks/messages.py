@@ -15,6 +15,7 @@ and keep their brackets where a figure is true, or is not. `[[` and `]]` are bra
 import re
 from collections.abc import Mapping
 from functools import cache
+from numbers import Number
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -130,7 +131,7 @@ def _render_field(
 
 def _is_given(value: Any) -> bool:
     """Whether a figure is there and neither false nor empty; 0 is a figure."""
-    return value is not None and value is not False and value != "" and value != () and value != []
+    return bool(value) or (isinstance(value, Number) and not isinstance(value, bool))
 
 
 def list_codes() -> str:

@@ -296,5 +296,5 @@ def try_verifier(run: Run, task_data: TaskData) -> None:
             verdicts += modes * inside * (1 + rl.steps // recipe.evaluation.every)
     told = [event["message"] for event in run.files["events"].rows()]
     for finding in check_reward(task, verdicts):
-        if finding.what not in told:
-            run.event("task", finding.what)
+        if finding.summary not in told:
+            run.event("task", finding.summary)

@@ -97,7 +97,7 @@ def run_evaluation(
             for example in examples:
                 gold_of(example)  # without gold answers there is no oracle to evaluate
         for finding in check_reward(task):
-            listener.event("task", finding.what)
+            listener.event("task", finding.summary)
         beside = evaluate_references(task, examples, spec.split, listener.working)
         evaluation = beside[spec.model]
     else:  # the model first: what is wrong with it should not take long to show

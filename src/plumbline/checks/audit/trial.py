@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ from plumbline.checks.audit.texts import (
     writes_commas,
 )
 from plumbline.checks.check import Examination, Finding, describe_missing_data, examine
+from plumbline.checks.findings_output import finding_to_json
 from plumbline.config.imports import import_named, module_names
 from plumbline.errors import DataError, RecipeError
 from plumbline.evaluation.command import records_folder
@@ -113,7 +114,7 @@ class Trial(Examination[ScoringRunner]):
             else None,
             "splits": dict(self.counts),
             "fatal": self.fatal,
-            "findings": [asdict(finding) for finding in self.findings],
+            "findings": [finding_to_json(finding) for finding in self.findings],
             "not_run": dict(self.not_run),
             "gold": golds if seen.golds else None,
             "baselines": {
@@ -216,12 +217,9 @@ def check_reward(task: Task, planned: int = 0) -> list[Finding]:
     if (refusal := trial.refusal) is not None:
         raise DataError(refusal.what, refusal.fix)
     notes = own.describe_before_run(trial.seconds < BUDGET / 4)
-    told = [
-        replace(one, what="; ".join(filter(None, [one.what, one.fix])))
-        for one in trial.findings
-        if one.check not in {"part-silent", "part-unreached"}
-    ]
-    return [*(Finding("note", what, check="rows") for what in notes), *told]
+    told = [one for one in trial.findings if one.check not in {"part-silent", "part-unreached"}]
+    rows = (Finding("note", "rows", evidence={"cause": one}, check="rows") for one in notes)
+    return [*rows, *told]
 
 
 def is_audit(path: Path) -> bool:

@@ -460,7 +460,7 @@ def _try_reward(seen: _SettledOptions, given: str | None, check_reward: CheckRew
         )
     try:
         unpaid = [
-            one.what
+            one.summary
             for one in check_reward(task)
             if one.check == "unpaid"
             or (one.check == "part-dead" and one.evidence["part"] in task.answer_parts)
