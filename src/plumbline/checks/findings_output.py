@@ -184,7 +184,9 @@ def finding_from_json(values: Mapping[str, Any]) -> Finding:
     """
     known = {one.name for one in fields(Finding)} - {"causes"}
     causes = tuple(one["code"] for one in values["causes"])
-    given = {name: tuple(one) if isinstance(one, list) else one for name, one in values.items()}
+    given: dict[str, Any] = {
+        name: tuple(one) if isinstance(one, list) else one for name, one in values.items()
+    }
     finding = Finding(**{name: given[name] for name in known & given.keys()}, causes=causes)
     finding_to_json(finding)  # which needs every code
     return finding

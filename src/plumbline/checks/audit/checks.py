@@ -168,8 +168,7 @@ def find_bad_parts(seen: ScoringRunner) -> Iterator[Finding]:
             causes = ("looks-for-nothing", "other-column")
             yield Finding("fatal", evidence=evidence, causes=causes, check="part-dead")
         elif most > 0 and most - least < EXACT:
-            causes = ("blind",)
-            yield Finding("warning", evidence=evidence, causes=causes, check="part-constant")
+            yield Finding("warning", evidence=evidence, causes=("blind",), check="part-constant")
         elif least > FLOOR and name not in seen.task.form:
             worst = min(
                 (pair for pair in values if pair[1] is not None), key=lambda pair: pair[1] or 0.0

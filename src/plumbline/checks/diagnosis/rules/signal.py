@@ -1,7 +1,7 @@
 """Whether groups say anything: equal rewards, noise, prompts that teach nothing."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -195,7 +195,7 @@ def find_no_signal(history: History) -> Iterator[Finding]:
 
 
 def _equal_rewards_finding(
-    history: History, start: int, evidence: Mapping[str, Any], how: Level
+    history: History, start: int, evidence: dict[str, Any], how: Level
 ) -> Finding:
     """Rewards that are equal, as far as the series say."""
     level = evidence["reward there"]
@@ -248,7 +248,7 @@ def _samples_earning(history: History, start: int, level: float) -> list[Sample]
 
 
 def _lost_gradient_finding(
-    history: History, share: float, start: int, evidence: Mapping[str, Any], *, for_good: bool
+    history: History, share: float, start: int, evidence: dict[str, Any], *, for_good: bool
 ) -> Finding:
     """A gradient of 0 where rewards differ within groups: the fault lies between the loss and the
     weights."""
