@@ -11,6 +11,7 @@ import numpy as np
 
 from plumbline.checks.audit.other_conditions import DIRECTORY, GROUPED, LATE, PROCESS, THREAD
 from plumbline.checks.audit.scoring_runner import (
+    AGAIN,
     ANYTHING,
     DAMAGED,
     HOSTILE,
@@ -25,7 +26,6 @@ from plumbline.checks.audit.scoring_runner import (
 from plumbline.checks.audit.texts import DECIMAL_COMMA, NEGATED, OTHER, UNCLOSED, WHOLE_FLOAT
 from plumbline.checks.check import Check, Finding, Level, check
 from plumbline.evaluation.statistics import is_surely_over, mean_interval
-from plumbline.records import Score
 from plumbline.tasks.cases import OUTAGE, READ
 
 EXACT = 1e-6
@@ -101,7 +101,8 @@ def find_raises(seen: ScoringRunner) -> Iterator[Finding]:
 
 @check("reward", name="slow")
 def find_slow_verdicts(seen: ScoringRunner) -> Iterator[Finding]:
-    """A verdict that does not come, or one that a text makes slow."""
+    """A verdict that does not come, one that a text makes slow, and a run's that take their
+    time."""
     if hung := [verdict for verdict in seen.all_verdicts if verdict.hung]:
         what, fix = (
             f"{hung[0].failure}{'; the audit stopped there' if len(hung) > 1 else ''}",
@@ -135,6 +136,19 @@ def find_slow_verdicts(seen: ScoringRunner) -> Iterator[Finding]:
         yield Finding(
             "warning", what, evidence=evidence, samples=list_ids(late), causes=(cause,), fix=fix
         )
+    each = seen.seconds / max(1, seen.count)
+    seconds = each * seen.planned / max(1, seen.task.judges)
+    if seconds >= LONG:
+        what = (
+            f"a verdict takes {each:.2g} s, so the {seen.planned:,} verdicts of this run take "
+            f"{seconds / 3600:.1f} hours"
+        )
+        fix = (
+            "make it faster, or, where it waits for something, let more threads judge (task jsonl: "
+            "task.options.judges)"
+        )
+        evidence = {"seconds": seconds, "each": each}
+        yield Finding("warning", what, check="long", evidence=evidence, fix=fix)
 
 
 @check("reward", name="unpaid", needs=("explain_unpaid",))
@@ -646,20 +660,18 @@ def find_prints(seen: ScoringRunner) -> Iterator[Finding]:
 
 ALONE = (
     "let a reward depend on the example and the answer alone: no random numbers, no clock, no "
-    "other answers"
-)
-THREADS = (
-    "let it judge every text whenever it is asked, and in threads where task.options.judges is set"
+    "other answers; and on no thread, where task.options.judges is set"
 )
 
 
 @check("reward", name="elsewhere")
 def find_changed_verdicts(seen: ScoringRunner) -> Iterator[Finding]:
-    """Verdicts that come out otherwise on another thread, in another process and the like."""
-    for found in seen.elsewhere:
-        (called, causes), fix, verdict = CONDITIONS[found.where], ALONE, found.verdict
+    """Verdicts that come out otherwise the second time, on another thread, in another process and
+    the like."""
+    for found in seen.changed:
+        (called, causes), fix, verdict = CONDITIONS[found.where], ALONE, found.verdicts[0]
         what = (
-            f"{found.count} of {found.of} texts were judged otherwise {found.where}: "
+            f"{len(found.verdicts)} of {found.of} texts were judged otherwise {found.where}: "
             f"{verdict.case} got "
         )
         what += f"{verdict.reward:.4f}, then {found.then}. {called}"
@@ -678,16 +690,23 @@ def find_changed_verdicts(seen: ScoringRunner) -> Iterator[Finding]:
                 "takes parsing_timeout=None and timeout_seconds=None), and let errors be raised, "
                 "not scored"
             )
-        level: Level = (
-            "note" if found.then == LATE else "fatal" if found.where == GROUPED else "warning"
-        )
-        evidence = {"where": found.where, "count": found.count, "of": found.of}
+        level: Level = "note" if found.then == LATE else "warning"
         yield Finding(
-            level, what, evidence=evidence, samples=list_ids([verdict]), causes=causes, fix=fix
+            "fatal" if found.where in {AGAIN, GROUPED} else level,
+            what,
+            check="repeat" if found.where == AGAIN else "",
+            evidence={"where": found.where, "count": len(found.verdicts), "of": found.of},
+            samples=list_ids(found.verdicts),
+            causes=causes,
+            fix=fix,
         )
 
 
 CONDITIONS: dict[str, tuple[str, tuple[str, ...]]] = {
+    AGAIN: (
+        "A difference between two evaluations could be the reward's own.",
+        ("random numbers, a clock, or what was judged before", "other answers", "threads"),
+    ),
     THREAD: (
         "Trainers call rewards on other threads.",
         ("state of a thread", "a connection that belongs to a thread"),
@@ -718,46 +737,6 @@ CONDITIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
 }
 """Of each condition: who calls a reward so, and what makes it come out otherwise."""
-
-
-@check("reward", name="long")
-def find_long_judging(seen: ScoringRunner) -> Iterator[Finding]:
-    """Verdicts of a run that take their time."""
-    each = seen.seconds / max(1, seen.count)
-    seconds = each * seen.planned / max(1, seen.task.judges)
-    if seconds >= LONG:
-        what = (
-            f"a verdict takes {each:.2g} s, so the {seen.planned:,} verdicts of this run take "
-            f"{seconds / 3600:.1f} hours"
-        )
-        fix = (
-            "make it faster, or, where it waits for something, let more threads judge (task jsonl: "
-            "task.options.judges)"
-        )
-        yield Finding("warning", what, evidence={"seconds": seconds, "each": each}, fix=fix)
-
-
-@check("reward", name="repeat")
-def find_unrepeatable_verdicts(seen: ScoringRunner) -> Iterator[Finding]:
-    """Verdicts that come out otherwise the second time."""
-    if seen.again:
-        verdict, then = seen.again[0]
-        second, fix = f"no reward ({then})" if then else "no reward", THREADS
-        if isinstance(then, Score):
-            second, fix = f"{then.total:.4f}", ALONE
-        what = (
-            f"{len(seen.again)} of {seen.repeated} texts were judged otherwise the second time: "
-            f"{verdict.case} got "
-        )
-        what += f"{verdict.reward:.4f}, then {second}"
-        evidence = {"count": len(seen.again), "of": seen.repeated}
-        causes = (
-            "random numbers, a clock, or what was judged before",
-            "other answers of the same call",
-            "threads",
-        )
-        samples = list_ids([one for one, _ in seen.again])
-        yield Finding("fatal", what, evidence=evidence, samples=samples, causes=causes, fix=fix)
 
 
 @check("reward", name="cheat")
@@ -792,7 +771,6 @@ def find_paid_cheat(seen: ScoringRunner) -> Iterator[Finding]:
 BASIC: tuple[Check[ScoringRunner], ...] = (
     find_raises,
     find_slow_verdicts,
-    find_unrepeatable_verdicts,
     find_changed_verdicts,
     find_undeclared_ranges,
     find_row_notes,
@@ -820,8 +798,15 @@ CHECKS = (
     ),
 )
 LOAD = (
-    *(find_raises, find_slow_verdicts, find_unrepeatable_verdicts, find_changed_verdicts),
-    *(find_long_judging, find_unpaid_texts, find_bad_parts, find_labels, find_unpaid_gold),
+    *(
+        find_raises,
+        find_slow_verdicts,
+        find_changed_verdicts,
+        find_unpaid_texts,
+        find_bad_parts,
+        find_labels,
+        find_unpaid_gold,
+    ),
     find_paid_baselines,
 )
 """Of a reward before a run: what would make the result false, or be learnt in place of the task."""
@@ -835,6 +820,6 @@ def checks_for(seen: ScoringRunner) -> Sequence[Check[ScoringRunner]]:
         return (find_unread_form,)
     if seen.depth == "load":
         return LOAD
-    if len(seen.again) > seen.repeated / 2:
+    if any(one.where == AGAIN and 2 * len(one.verdicts) > one.of for one in seen.changed):
         return BASIC
     return (*BASIC, find_labels) if seen.label is not None and seen.label.grave else CHECKS
