@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from plumbline.checks.audit.trial import check_reward
+from plumbline.checks.audit.trial import try_reward
 from plumbline.config.imports import consent
 from plumbline.errors import RecipeError, StorageError
 from plumbline.recipe import load_recipe, walk_leaves
@@ -283,7 +283,7 @@ def begin(place, files, out="mine.yaml", *, trusted=True, **more):
             add_script_options(
                 script=place.folder / next(iter(files)), out=place.folder / out, **given
             ),
-            check_reward,
+            try_reward,
         )
     return "\n".join(lines), dict(walk_leaves(yaml.safe_load((place.folder / out).read_text())))
 

@@ -8,7 +8,7 @@ from contextlib import nullcontext, suppress
 import pytest
 import yaml
 
-from plumbline.checks.audit.trial import check_reward
+from plumbline.checks.audit.trial import try_reward
 from plumbline.config.imports import consent
 from plumbline.errors import DataError, RecipeError, RewardError, StorageError
 from plumbline.recipe import load_recipe, parse_recipe
@@ -41,7 +41,7 @@ def begin(place, reward="accuracy,form", out="recipe.yaml", *, trusted=True, **m
     names = ",".join(f"{place.module}:{name}" for name in reward.split(",")) if reward else None
     with consent(trusted):
         lines, _ = write_init_recipe(
-            add_script_options(reward=names, out=place.folder / out, **given), check_reward
+            add_script_options(reward=names, out=place.folder / out, **given), try_reward
         )
     return (
         "\n".join(lines),
@@ -165,7 +165,7 @@ def test_what_is_not_ready_is_said_first_and_nothing_says_to_train(place, reward
     out = place.folder / "recipe.yaml"
     with consent(True):
         lines, ready = write_init_recipe(
-            add_script_options("m", "rows.jsonl", names, None, out), check_reward
+            add_script_options("m", "rows.jsonl", names, None, out), try_reward
         )
     assert (ready, "Train:" in "".join(lines), "Train:" in out.read_text()) == (last, last, last)
     assert word in "\n".join(lines)
@@ -454,7 +454,7 @@ def test_whatever_a_script_says_becomes_a_recipe_or_one_error(place, where, stra
     with suppress(RecipeError):
         lines, _ = write_init_recipe(
             add_script_options("m", "rows.jsonl", f"{place.module}:score", source, path),
-            check_reward,
+            try_reward,
         )
         assert max(map(len, lines)) < 400
     if path.exists():

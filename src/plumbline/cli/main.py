@@ -314,7 +314,7 @@ def init(
     The rows' columns are looked at, and the reward is tried on them. Nothing is trained and no
     model is loaded. The exit status is 1 where something must be mended before a training.
     """
-    from plumbline.checks.audit.trial import check_reward
+    from plumbline.checks.audit.trial import try_reward
     from plumbline.evaluation.models import settled_keys
     from plumbline.runs.record import last_model
     from plumbline.tasks.jsonl.init_recipe import add_script_options, write_init_recipe
@@ -322,7 +322,7 @@ def init(
     given = add_script_options(model, data, reward, script, out, prompt, gold, config)
     given.model = last_model(given.model)
     given.settings = settled_keys(given.model)
-    lines, ready = write_init_recipe(given, check_reward)
+    lines, ready = write_init_recipe(given, try_reward)
     print_text("".join(f"{line}\n" for line in lines))
     raise typer.Exit(0 if ready else 1)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from plumbline.checks.audit.scoring_runner import HANGS, Cheat, ScoringRunner
+from plumbline.checks.audit.scoring_runner import Cheat, ScoringRunner
 from plumbline.checks.audit.texts import dump_json, parse_object
 from plumbline.evaluation.statistics import mean_interval
 from plumbline.records import Example, clusters_of
@@ -99,7 +99,7 @@ def cheapest_cheat(
             children = [_join_pieces(best[0], other) for other in crowd]
         before, best = best, search.keep_best([*best, *children])
         idle = idle + 1 if best == before else 0
-    if runner.hangs >= HANGS:
+    if runner.ended:
         return None
     finals = {
         answer: [search.judge(one, answer) for one in measuring] for answer in best[:FINALISTS]
@@ -135,7 +135,7 @@ class _Search:
         return (
             self.count < VERDICTS
             and time.monotonic() - self.began < SECONDS
-            and self.runner.hangs < HANGS
+            and not self.runner.ended
         )
 
     def judge(self, example: Example, answer: Answer) -> float:

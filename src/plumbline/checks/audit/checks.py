@@ -19,6 +19,7 @@ from plumbline.checks.audit.other_conditions import (
     TOGETHER,
 )
 from plumbline.checks.audit.scoring_runner import (
+    AGAIN,
     ANYTHING,
     DAMAGED,
     HOSTILE,
@@ -33,7 +34,6 @@ from plumbline.checks.audit.scoring_runner import (
 from plumbline.checks.audit.texts import DECIMAL_COMMA, NEGATED, OTHER, UNCLOSED, WHOLE_FLOAT
 from plumbline.checks.check import Check, Finding, Level, check
 from plumbline.evaluation.statistics import is_surely_over, mean_interval
-from plumbline.records import Score
 from plumbline.tasks.cases import OUTAGE, READ
 
 EXACT = 1e-6
@@ -101,7 +101,8 @@ def find_raises(seen: ScoringRunner) -> Iterator[Finding]:
 
 @check("reward", name="slow")
 def find_slow_verdicts(seen: ScoringRunner) -> Iterator[Finding]:
-    """A verdict that does not come, or one that a text makes slow."""
+    """A verdict that does not come, one that a text makes slow, and a run's that take their
+    time."""
     if hung := [verdict for verdict in seen.all_verdicts if verdict.hung]:
         yield Finding(
             level="fatal",
@@ -133,6 +134,16 @@ def find_slow_verdicts(seen: ScoringRunner) -> Iterator[Finding]:
             samples=list_ids(late),
             causes=("work-grows",),
         )
+    each = seen.seconds / max(1, seen.count)
+    seconds = each * seen.planned / max(1, seen.task.judges)
+    if seconds >= LONG:
+        evidence = {
+            "seconds": seconds,
+            "each": each,
+            "verdicts": seen.planned,
+            "hours": seconds / 3600,
+        }
+        yield Finding("warning", check="long", evidence=evidence)
 
 
 @check("reward", name="unpaid", needs=("explain_unpaid",))
@@ -557,29 +568,31 @@ def find_prints(seen: ScoringRunner) -> Iterator[Finding]:
 
 @check("reward", name="elsewhere")
 def find_changed_verdicts(seen: ScoringRunner) -> Iterator[Finding]:
-    """Verdicts that come out otherwise on another thread, in another process and the like."""
-    for found in seen.elsewhere:
-        verdict = found.verdict
-        level: Level = (
-            "note" if found.then == LATE else "fatal" if found.where == GROUPED else "warning"
-        )
+    """Verdicts that come out otherwise the second time, on another thread, in another process and
+    the like."""
+    for found in seen.changed:
+        verdict = found.verdicts[0]
+        level: Level = "note" if found.then == LATE else "warning"
+        again = found.where == AGAIN
         yield Finding(
-            level=level,
-            code="alarm" if found.alarm else "elsewhere",
+            level="fatal" if found.where in {AGAIN, GROUPED} else level,
+            check="repeat" if again else "",
+            code="repeat" if again else "alarm" if found.alarm else "elsewhere",
             evidence={
                 "where": found.where,
-                "count": found.count,
+                "count": len(found.verdicts),
                 "of": found.of,
                 "text": str(verdict.case),
                 "reward": verdict.reward,
                 "then": found.then,
             },
-            samples=list_ids([verdict]),
+            samples=list_ids(found.verdicts),
             causes=("alarm-signal",) if found.alarm else CAUSES[found.where],
         )
 
 
 CAUSES = {
+    AGAIN: ("random", "same-call", "threads"),
     THREAD: ("thread-state", "thread-connection"),
     LOOP: ("own-loop",),
     GROUPED: ("same-call", "cache-by-prompt"),
@@ -588,42 +601,6 @@ CAUSES = {
     DIRECTORY: ("relative-file",),
 }
 """Of each condition: what makes a reward come out otherwise there."""
-
-
-@check("reward", name="long")
-def find_long_judging(seen: ScoringRunner) -> Iterator[Finding]:
-    """Verdicts of a run that take their time."""
-    each = seen.seconds / max(1, seen.count)
-    seconds = each * seen.planned / max(1, seen.task.judges)
-    if seconds >= LONG:
-        evidence = {
-            "seconds": seconds,
-            "each": each,
-            "verdicts": seen.planned,
-            "hours": seconds / 3600,
-        }
-        yield Finding("warning", evidence=evidence)
-
-
-@check("reward", name="repeat")
-def find_unrepeatable_verdicts(seen: ScoringRunner) -> Iterator[Finding]:
-    """Verdicts that come out otherwise the second time."""
-    if seen.again:
-        verdict, then = seen.again[0]
-        scored = isinstance(then, Score)
-        yield Finding(
-            level="fatal",
-            code="other-reward" if scored else "no-reward-then",
-            evidence={
-                "count": len(seen.again),
-                "of": seen.repeated,
-                "text": str(verdict.case),
-                "reward": verdict.reward,
-                "then": then.total if isinstance(then, Score) else then,
-            },
-            samples=list_ids([one for one, _ in seen.again]),
-            causes=("random", "same-call", "threads"),
-        )
 
 
 @check("reward", name="cheat")
@@ -657,7 +634,6 @@ def find_paid_cheat(seen: ScoringRunner) -> Iterator[Finding]:
 BASIC: tuple[Check[ScoringRunner], ...] = (
     find_raises,
     find_slow_verdicts,
-    find_unrepeatable_verdicts,
     find_changed_verdicts,
     find_undeclared_ranges,
     find_row_notes,
@@ -685,8 +661,15 @@ CHECKS = (
     ),
 )
 LOAD = (
-    *(find_raises, find_slow_verdicts, find_unrepeatable_verdicts, find_changed_verdicts),
-    *(find_long_judging, find_unpaid_texts, find_bad_parts, find_labels, find_unpaid_gold),
+    *(
+        find_raises,
+        find_slow_verdicts,
+        find_changed_verdicts,
+        find_unpaid_texts,
+        find_bad_parts,
+        find_labels,
+        find_unpaid_gold,
+    ),
     find_paid_baselines,
 )
 """Of a reward before a run: what would make the result false, or be learnt in place of the task."""
@@ -700,6 +683,6 @@ def checks_for(seen: ScoringRunner) -> Sequence[Check[ScoringRunner]]:
         return (find_unread_form,)
     if seen.depth == "load":
         return LOAD
-    if len(seen.again) > seen.repeated / 2:
+    if any(one.where == AGAIN and 2 * len(one.verdicts) > one.of for one in seen.changed):
         return BASIC
     return (*BASIC, find_labels) if seen.label is not None and seen.label.grave else CHECKS

@@ -18,12 +18,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from plumbline.checks.audit.scoring_runner import CaseVerdict, ChangedVerdict, Depth
+from plumbline.checks.audit.scoring_runner import CaseVerdict, Found, ScoringRunner
 from plumbline.config.imports import ALL, CONSENT, is_trusting
 from plumbline.errors import make_visible
-from plumbline.records import Example, Score
+from plumbline.records import Example
 from plumbline.storage import dumps, read_object
 from plumbline.tasks import NOWHERE, open_task
+from plumbline.tasks.cases import Case
 from plumbline.tasks.task import Task
 
 EXAMPLES = 4
@@ -39,8 +40,6 @@ GROUPED, TOGETHER = "group", "other-prompts"
 """One call with other answers to the prompt, as a run judges where threads do: it refuses such a
 reward; and one with answers to other prompts."""
 LATE = f"no verdict after {SECONDS:g} s"
-Found = tuple[float, dict[str, float | None]] | str
-"""Total and parts, or what was raised."""
 _PROGRAM = f"import sys; _, name, *sys.path = sys.argv; from {__name__} import judge_again; judge_again(name)"
 """Of the other process. It looks for modules where this one does, and so finds the same ones."""
 _ALARM = re.compile(
@@ -48,50 +47,35 @@ _ALARM = re.compile(
 )
 
 
-def judge_elsewhere(
-    task: Task, verdicts: Sequence[CaseVerdict], depth: Depth
-) -> list[ChangedVerdict]:
-    """Judge a few texts again under each condition.
+def judge_elsewhere(runner: ScoringRunner, verdicts: Sequence[CaseVerdict]) -> None:
+    """Judge a few texts again under each condition, and have the runner keep what changed.
 
-    Args:
-        task: functions of the user's are tried under all conditions; a task without such (a
-            browser's page is bound to its thread) on another thread alone, where it does not ask
-            for threads itself.
-        verdicts: what was judged.
-        depth: before a run answers of one call alone are tried.
+    Functions of the user's are tried under all conditions, before a run with other answers of one
+    call alone. A task without such (a browser's page is bound to its thread) is tried on another
+    thread, where it does not ask for threads itself.
     """
+    task = runner.task
     some = _choose_cases(verdicts)
     if not some:
-        return []
+        return
+    cases = [one.case for one in some]
     judged: dict[str, Sequence[Found]] = {}
     alarm = False
-    if depth == "load":
-        judged[GROUPED] = _judge_grouped(task, some)
+    if runner.depth == "load":
+        judged[GROUPED] = _judge_grouped(task, cases)
     elif task.functions:
-        with _start_judge_process(task, some) as other, _record_signal_calls() as signals:
-            judged[THREAD] = _judge_on_thread(task, some)
+        with _start_judge_process(task, cases) as other, _record_signal_calls() as signals:
+            judged[THREAD] = _judge_on_thread(task, cases)
             if not _loop_runs():
-                judged[LOOP] = _judge_in_loop(task, some)
-            judged[GROUPED] = _judge_grouped(task, some)
-            judged[TOGETHER] = _judge_together(task, some)
+                judged[LOOP] = _judge_in_loop(task, cases)
+            judged[GROUPED] = _judge_grouped(task, cases)
+            judged[TOGETHER] = _judge_together(task, cases[::-1])[::-1]
             judged |= other()
         alarm = bool(signals) or any(map(_ALARM.search, task.functions.values()))
     elif not task.judges:
-        judged[THREAD] = _judge_on_thread(task, some)
-    differing = []
+        judged[THREAD] = _judge_on_thread(task, cases)
     for where, results in judged.items():
-        otherwise = []
-        for verdict, found in zip(some, results, strict=True):
-            assert verdict.score is not None
-            if found != (verdict.score.total, dict(verdict.score.parts)):
-                otherwise.append((verdict, found if isinstance(found, str) else f"{found[0]:.4f}"))
-        if otherwise:
-            differing.append(
-                ChangedVerdict(
-                    where, *otherwise[0], len(otherwise), len(some), alarm and where == THREAD
-                )
-            )
-    return differing
+        runner.compare(where, some, results, alarm and where == THREAD)
 
 
 def _choose_cases(verdicts: Sequence[CaseVerdict]) -> list[CaseVerdict]:
@@ -111,42 +95,33 @@ def _choose_cases(verdicts: Sequence[CaseVerdict]) -> list[CaseVerdict]:
     return some[: max(2, int(WORK / longest))] if longest else some
 
 
-def _call_judge(count: int, judge: Callable[..., Sequence[Score]], *arguments: Any) -> list[Found]:
-    """What a call gives for so many texts, or what it raises."""
+def _judge_together(task: Task, cases: Sequence[Case]) -> list[Found]:
+    """What one call gives for texts, or what it raises."""
     try:
-        scores = judge(*arguments)
+        found = task.judge_rows([one.example for one in cases], [one.text for one in cases])
     except Exception as error:  # noqa: BLE001 - the boundary to a verifier's code
-        return [make_visible(f"{type(error).__name__}: {str(error)[:200]}")] * count
-    return [(score.total, dict(score.parts)) for score in scores]
+        return [make_visible(f"{type(error).__name__}: {str(error)[:200]}")] * len(cases)
+    return [(score.total, dict(score.parts)) for _, score in found]
 
 
-def _judge_each(
-    judge: Callable[..., Sequence[Score]], texts: Sequence[Sequence[Any]]
-) -> list[Found]:
+def _judge_each(task: Task, cases: Sequence[Case]) -> list[Found]:
     """What each text is given by itself."""
-    return [found for text in texts for found in _call_judge(1, judge, *text)]
+    return [_judge_together(task, [case])[0] for case in cases]
 
 
-def _judge_one_by_one(task: Task, some: Sequence[CaseVerdict]) -> list[Found]:
-    return _judge_each(
-        lambda example, text: [task.judge(example, text)[1]],
-        [(v.case.example, v.case.text) for v in some],
-    )
-
-
-def _judge_on_thread(task: Task, some: Sequence[CaseVerdict]) -> Sequence[Found]:
+def _judge_on_thread(task: Task, cases: Sequence[Case]) -> Sequence[Found]:
     found: list[Found] = []
     thread = threading.Thread(
-        target=lambda: found.extend(_judge_one_by_one(task, some)), name="audit", daemon=True
+        target=lambda: found.extend(_judge_each(task, cases)), name="audit", daemon=True
     )
     thread.start()
     thread.join(SECONDS)
-    return found or [LATE] * len(some)
+    return found or [LATE] * len(cases)
 
 
-def _judge_in_loop(task: Task, some: Sequence[CaseVerdict]) -> list[Found]:
+def _judge_in_loop(task: Task, cases: Sequence[Case]) -> list[Found]:
     async def judge() -> list[Found]:
-        return _judge_one_by_one(task, some)
+        return _judge_each(task, cases)
 
     # asyncio.run would leave this thread without the loop that it may have
     loop = asyncio.new_event_loop()
@@ -164,27 +139,14 @@ def _loop_runs() -> bool:
     return True
 
 
-def _judge_together(task: Task, some: Sequence[CaseVerdict]) -> list[Found]:
-    """The last first, in one call."""
-    examples, texts = (
-        [one.case.example for one in some][::-1],
-        [one.case.text for one in some][::-1],
-    )
-    return _call_judge(len(some), lambda: [score for _, score in task.judge_rows(examples, texts)])[
-        ::-1
-    ]
-
-
-def _judge_grouped(task: Task, some: Sequence[CaseVerdict]) -> list[Found]:
-    by_example: dict[str, list[CaseVerdict]] = defaultdict(list)
-    for one in some:
-        by_example[one.case.example.id].append(one)
+def _judge_grouped(task: Task, cases: Sequence[Case]) -> list[Found]:
+    by_example: dict[str, list[Case]] = defaultdict(list)
+    for case in cases:
+        by_example[case.example.id].append(case)
     found: dict[int, Found] = {}
     for group in by_example.values():
-        found |= zip(
-            map(id, group), _judge_together(task, [*group, *group])[: len(group)], strict=True
-        )
-    return [found[id(one)] for one in some]
+        found |= zip(map(id, group), _judge_together(task, [*group, *group]), strict=False)
+    return [found[id(case)] for case in cases]
 
 
 @contextmanager
@@ -216,7 +178,7 @@ def _record_signal_calls() -> Iterator[list[str]]:
 
 @contextmanager
 def _start_judge_process(
-    task: Task, some: Sequence[CaseVerdict]
+    task: Task, cases: Sequence[Case]
 ) -> Iterator[Callable[[], dict[str, list[Found]]]]:
     """Start a process that judges; what is yielded waits for what it finds, by condition. A
     function of a script's or a notebook's cannot be imported there, so there is nothing then."""
@@ -225,7 +187,7 @@ def _start_judge_process(
         return
     with tempfile.TemporaryDirectory() as folder:
         asked = Path(folder) / "asked.json"
-        texts = [[asdict(one.case.example), one.case.text] for one in some]
+        texts = [[asdict(case.example), case.text] for case in cases]
         asked.write_text(
             dumps({"name": task.name, "options": task.reopen(), "texts": texts}), encoding="utf-8"
         )
@@ -244,12 +206,12 @@ def _start_judge_process(
                 try:
                     printed = process.communicate(timeout=SECONDS)[1].decode(errors="replace")
                 except subprocess.TimeoutExpired:
-                    return {PROCESS: [LATE] * len(some)}
+                    return {PROCESS: [LATE] * len(cases)}
                 if process.returncode:
                     last = (
                         printed.strip().splitlines() or [f"it ended with {process.returncode}"]
                     )[-1]
-                    return {PROCESS: [make_visible(last[:200])] * len(some)}
+                    return {PROCESS: [make_visible(last[:200])] * len(cases)}
                 here, there = (
                     [one if isinstance(one, str) else (one[0], one[1]) for one in found]
                     for found in read_object(asked.with_suffix(".out")).values()
@@ -272,11 +234,8 @@ def judge_again(name: str) -> None:
     file = Path(name)
     asked = read_object(file)
     task = open_task(asked["name"], asked["options"], NOWHERE)
-
-    def judge(example: dict[str, Any], text: str) -> Sequence[Score]:
-        return [task.judge(Example(**example), text)[1]]
-
-    found = {PROCESS: _judge_each(judge, asked["texts"][::-1])[::-1]}
+    cases = [Case(Example(**example), "", text) for example, text in asked["texts"]][::-1]
+    found = {PROCESS: _judge_each(task, cases)[::-1]}
     os.chdir(file.parent)
-    found[DIRECTORY] = _judge_each(judge, asked["texts"][::-1])[::-1]
+    found[DIRECTORY] = _judge_each(task, cases)[::-1]
     file.with_suffix(".out").write_text(dumps(found), encoding="utf-8")

@@ -12,7 +12,7 @@ import numpy as np
 from plumbline.checks.check import Context
 from plumbline.errors import DataError, RewardError
 from plumbline.evaluation.statistics import Clusters, Interval
-from plumbline.records import Failure, Score, clusters_of
+from plumbline.records import Failure, Outcome, Score, clusters_of
 from plumbline.rollouts.reward_workers import RewardWorkers
 from plumbline.tasks import Progress
 from plumbline.tasks.cases import Case, Label, NoAnswer, judge_case, limit_time
@@ -28,10 +28,6 @@ HANGS = 3
 Group = tuple[str, ...]
 """What verdicts are kept by: what the texts are, such as ("gold",) or ("baseline", NAME, SPLIT)."""
 DAMAGED, HOSTILE, ANYTHING = ("damaged",), ("hostile",), ("anything",)
-
-
-class TooManyTimeoutsError(Exception):
-    """Too many verdicts did not come in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +49,21 @@ class CaseVerdict:
         return 0.0 if self.score is None else self.score.total
 
 
+AGAIN = "again"
+Found = tuple[float, Mapping[str, float | None]] | str
+"""Total and parts, or why there are none."""
+
+
 @dataclass(frozen=True, slots=True)
-class ChangedVerdict:
+class ChangedVerdicts:
     """Verdicts that came out otherwise under one condition."""
 
     where: str
-    """Such as "on another thread"."""
-    verdict: CaseVerdict
-    """One of them, as it was at first."""
+    """`AGAIN`, or a condition of `other_conditions`."""
+    verdicts: Sequence[CaseVerdict]
+    """As they were at first."""
     then: str
-    count: int
+    """What the first of them was then."""
     of: int
     alarm: bool = False
     """Whether the verifier sets an alarm."""
@@ -105,12 +106,9 @@ class ScoringRunner(Context):
     count: int = 0
     """Verdicts that came, those of the search included."""
     hangs: int = 0
-    again: Sequence[tuple[CaseVerdict, Score | Failure | None]] = ()
-    """Those that came out otherwise the second time, with what they got."""
     repeated: int = 0
     """How many were judged twice."""
-    elsewhere: Sequence[ChangedVerdict] = ()
-    """Verdicts that came out otherwise under other conditions."""
+    changed: list[ChangedVerdicts] = field(default_factory=list)
     label: Label | None = None
     """What is wrong with gold answers that are labels."""
     misread: tuple[str, str] | None = None
@@ -125,21 +123,16 @@ class ScoringRunner(Context):
     """Whether the prompts' language writes decimal commas."""
 
     def judge(self, what: str, groups: Mapping[Group, Sequence[Case]]) -> None:
-        """Judge groups of texts and keep their verdicts; `what` is what the progress calls them
-        all.
-
-        Raises:
-            TooManyTimeoutsError: see `HANGS`. What was judged is kept.
-        """
+        """Judge groups of texts and keep their verdicts, until too many do not come in time;
+        `what` is what the progress calls them all."""
         done, total = 0, sum(map(len, groups.values()))
         for group, cases in groups.items():
-            kept = self.kept.setdefault(group, [])
             for case in cases:
+                if self.ended:
+                    return
                 self.progress(what, done, total)
-                kept.append(self.judge_once(case))
+                self.kept.setdefault(group, []).append(self.judge_once(case))
                 done += 1
-                if self.hangs >= (1 if self.depth == "load" else HANGS):
-                    raise TooManyTimeoutsError
 
     def judge_once(self, case: Case) -> CaseVerdict:
         """Judge a text and forget it."""
@@ -176,21 +169,38 @@ class ScoringRunner(Context):
                 for done, (place, copy, verdict) in enumerate(told):
                     self.progress("all a second time", done, len(told))
                     workers.submit(place, copy, verdict.case.text)
+            results = [workers.result(place, copy) for place, copy, _ in told]
         except NoAnswer:
-            self.again = [(verdicts[0], None)]
-            return
-        self.again = [
-            (verdict, score or failure)
-            for place, copy, verdict in told
-            for _, score, failure in [workers.result(place, copy)]
-            if verdict.score is not None and not same_score(verdict.score, score)
+            results = [(Outcome(how="failed"), None, Failure(cause="no verdict"))] * len(told)
+        now: list[Found] = [
+            f"no reward ({failure})" if score is None else (score.total, dict(score.parts))
+            for _, score, failure in results
         ]
+        self.compare(AGAIN, [verdict for _, _, verdict in told], now)
+
+    def compare(
+        self, where: str, verdicts: Sequence[CaseVerdict], now: Sequence[Found], alarm: bool = False
+    ) -> None:
+        """Keep the verdicts that came out otherwise."""
+        found = [
+            (one, then if isinstance(then, str) else f"{then[0]:.4f}")
+            for one, then in zip(verdicts, now, strict=True)
+            if one.score is not None and then != (one.score.total, dict(one.score.parts))
+        ]
+        if found:
+            some = [one for one, _ in found]
+            self.changed.append(ChangedVerdicts(where, some, found[0][1], len(verdicts), alarm))
 
     # -- what was judged ---------------------------------------------------------------------------
 
     def has(self, need: str) -> bool:
         """Whether the task has a method `need` of its own."""
         return getattr(getattr(self.task, need), "__func__", None) is not getattr(Task, need)
+
+    @property
+    def ended(self) -> bool:
+        """Whether too many verdicts did not come in time."""
+        return self.hangs >= (1 if self.depth == "load" else HANGS)
 
     @property
     def out_of_range(self) -> bool:
@@ -205,8 +215,7 @@ class ScoringRunner(Context):
     def is_broken(self) -> bool:
         """Whether verdicts do not come or do not last, or gold answers are paid next to nothing."""
         grave = self.label is not None and self.label.grave
-        changed = bool(self.again or self.elsewhere)
-        return self.failed or changed or grave or self.ceiling == 0
+        return self.failed or bool(self.changed) or grave or self.ceiling == 0
 
     @property
     def all_verdicts(self) -> list[CaseVerdict]:
@@ -302,11 +311,6 @@ class ScoringRunner(Context):
                 }
                 found[way] = {"n": len(shares), "loss": float(np.mean(shares)), "readings": totals}
         return found
-
-
-def same_score(then: Score, now: Score | None) -> bool:
-    """Whether two verdicts on one text are the same."""
-    return now is not None and (then.total, then.parts) == (now.total, now.parts)
 
 
 def mean_reward(verdicts: Iterable[CaseVerdict]) -> float:

@@ -26,7 +26,6 @@ from plumbline.checks.audit.scoring_runner import (
     Depth,
     Group,
     ScoringRunner,
-    TooManyTimeoutsError,
     mean_reward,
     quote_text,
     scored_rewards,
@@ -179,15 +178,13 @@ def try_reward(
     with redirect_stdout(printed):
         fitted = task if depth == "load" else task.fit_ranges()
         runner = ScoringRunner(fitted, progress, depth, planned, commas=writes_commas(few))
-        # which is a finding; what was judged until then is looked at
-        with suppress(TooManyTimeoutsError):
-            if depth == "load":
-                _judge_few(runner, chosen["train"])
-            else:
-                _judge_all(runner, chosen, few, seed)
+        if depth == "load":
+            _judge_few(runner, chosen["train"])
+        else:
+            _judge_all(runner, chosen, few, seed)
+            # else it is a finding; what was judged until then is looked at
+            if not runner.ended:
                 _try_again(runner, chosen, few, seed)
-        if depth == "load" and runner.is_broken() and not runner.out_of_range:
-            runner.misread = task.explain_misread(chosen["train"])
         runner.printed = printed.getvalue()
         found = examine(runner, checks_for(runner))
     return Trial(
@@ -232,29 +229,28 @@ def is_audit(path: Path) -> bool:
 
 def _judge_few(runner: ScoringRunner, examples: Sequence[Example]) -> None:
     """Judge gold answers, baselines and hostile texts of a few examples, or what may be right where
-    there are no gold answers, until one fails; and then once more, by themselves and together.
-
-    Raises:
-        TooManyTimeoutsError: see `ScoringRunner.judge`.
-    """
-    few = [*cases_of(runner.task, examples)]
+    there are no gold answers, until one fails; and then once more, by themselves and together. Look
+    for what explains it where they are broken."""
+    task = runner.task
+    few = [*cases_of(task, examples)]
     if not gold_cases(examples):
-        few += [[case] for case in runner.task.guess_answers(examples[:2])]
+        few += [[case] for case in task.guess_answers(examples[:2])]
     for cases in few:
         for case in cases:
             first, _, name = case.kind.partition(" ")
             group = ("baseline", name, "train") if first == "baseline" else (first,)
             runner.judge("a few texts", {group: [case]})
-        if runner.failed:
-            return
-        if runner.seconds > BUDGET:
+        if runner.failed or runner.seconds > BUDGET:
             break
-    judged = runner.all_verdicts
-    runner.repeat(judged)
-    if not runner.again:
-        runner.elsewhere = judge_elsewhere(runner.task, judged, "load")
-    if runner.ceiling < 1 - EXACT:
-        runner.label = runner.task.find_label(examples)
+    if not runner.failed:
+        judged = runner.all_verdicts
+        runner.repeat(judged)
+        if not runner.changed:
+            judge_elsewhere(runner, judged)
+        if runner.ceiling < 1 - EXACT:
+            runner.label = task.find_label(examples)
+    if runner.is_broken() and not runner.out_of_range:
+        runner.misread = task.explain_misread(examples)
 
 
 def judge_references(
@@ -265,9 +261,6 @@ def judge_references(
 ) -> None:
     """Judge hostile texts, by default `HOSTILE`, as answers to examples; and gold answers and
     baselines of every example.
-
-    Raises:
-        TooManyTimeoutsError: see `ScoringRunner.judge`.
     """
     runner.judge("hostile texts", {("hostile",): hostile_cases(struck, texts)})
     every = {example.id: example for examples in splits.values() for example in examples}
@@ -289,16 +282,14 @@ def _judge_all(
 ) -> None:
     """Judge hostile texts, gold answers, baselines, damaged gold answers, and gold answers written
     otherwise.
-
-    Raises:
-        TooManyTimeoutsError: see `ScoringRunner.judge`.
     """
     judge_references(runner, splits, few[:STRUCK])
     every = {example.id: example for examples in splits.values() for example in examples}.values()
     runner.judge("one text on every row", {ANYTHING: hostile_cases([*every], [NONSENSE])})
     # what fails for a row that is left out is no fault
-    lacking = map(runner.judge_once, hostile_cases(runner.task.rows_without_gold, [NONSENSE]))
-    runner.kept[ANYTHING] += [verdict for verdict in lacking if verdict.score is not None]
+    for case in hostile_cases(runner.task.rows_without_gold, [NONSENSE]):
+        if not runner.ended and (verdict := runner.judge_once(case)).score is not None:
+            runner.kept[ANYTHING].append(verdict)
     if not runner.golds:
         likely = runner.task.guess_answers(few[: len(few) // 3 + 1])
         runner.judge("likely answers", {("likely",): likely})
@@ -336,9 +327,6 @@ def _try_again(
 ) -> None:
     """Look for what explains the rewards, search for a cheat, and judge a second time, here and
     elsewhere.
-
-    Raises:
-        TooManyTimeoutsError: see `ScoringRunner.judge`.
     """
     task = runner.task
     runner.misread = None if runner.out_of_range else task.explain_misread(few)
@@ -352,9 +340,9 @@ def _try_again(
     probed = {example.id for example in few}
     repeated = [verdict for verdict, _ in runner.scored if verdict.case.example.id in probed]
     runner.repeat(repeated)
-    if not runner.again:
+    if not runner.changed:
         runner.progress("on another thread, in another process", 0, 1)
-        runner.elsewhere = judge_elsewhere(task, repeated, runner.depth)
+        judge_elsewhere(runner, repeated)
 
 
 # -- for a terminal --------------------------------------------------------------------------------

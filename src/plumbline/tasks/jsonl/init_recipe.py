@@ -3,13 +3,12 @@ what it saw."""
 
 import io
 import re
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
@@ -22,7 +21,7 @@ from plumbline.recipe.from_trl import TrlScript, read_script
 from plumbline.recipe.schema_docs import EDITOR_LINE
 from plumbline.recipe.script_rewards import is_unchanged
 from plumbline.storage import clear_read_errors, dumps, read_text, write_text
-from plumbline.tasks.cases import GOLD, LABEL, TRIED, Case, cases_of, within_budget
+from plumbline.tasks.cases import LABEL, TRIED, Case, cases_of, within_budget
 from plumbline.tasks.jsonl.columns import as_text, gold_columns, gold_expressions, guess_prompt
 from plumbline.tasks.jsonl.files import HUB, read_rows
 from plumbline.tasks.jsonl.reward_functions import Scorer, Scoring
@@ -163,11 +162,11 @@ def _find_beside_script(script: Path, data: Any) -> Any:
     )
 
 
-CheckReward = Callable[[Task], Sequence[Any]]
-"""Findings before a run; raises DataError for a reward that no run should begin with."""
+TryReward = Callable[[Task, Literal["load"]], Any]
+"""The trial of a reward before a run (`plumbline.checks.audit.trial`)."""
 
 
-def write_init_recipe(what: InitOptions, check_reward: CheckReward) -> tuple[list[str], bool]:
+def write_init_recipe(what: InitOptions, try_reward: TryReward) -> tuple[list[str], bool]:
     """Write a recipe, and say in a few lines what was seen of the data and the reward, and whether
     it is ready.
 
@@ -185,7 +184,7 @@ def write_init_recipe(what: InitOptions, check_reward: CheckReward) -> tuple[lis
         )
     taken = _copy_from_script(what)
     with redirect_stdout(io.StringIO()):  # what a reward prints at each of the texts that are tried
-        seen = inspect_rows(what, check_reward) if _is_seen(what) else _options_without_rows(what)
+        seen = inspect_rows(what, try_reward) if _is_seen(what) else _options_without_rows(what)
     text = render_recipe(what, seen)
     values = read_yaml(text, str(what.out))
     parse_recipe(_without_open(values), str(what.out))
@@ -314,7 +313,7 @@ def _without_open(values: Any) -> Any:
 # -- looking ---------------------------------------------------------------------------------------
 
 
-def inspect_rows(what: InitOptions, check_reward: CheckReward) -> _SettledOptions:
+def inspect_rows(what: InitOptions, try_reward: TryReward) -> _SettledOptions:
     """Read the rows, find the columns, and try the reward on them.
 
     Raises:
@@ -357,7 +356,7 @@ def inspect_rows(what: InitOptions, check_reward: CheckReward) -> _SettledOption
         if "weights" not in seen.options and (parts := _parts(open_rows(seen.options))):
             seen.options["weights"] = dict.fromkeys(parts, 1.0)
             seen.remarks["weights"] = "of the parts that the function names"
-        _try_reward(seen, what.gold, check_reward)
+        _try_reward(seen, what.gold, try_reward)
     assert seen.task is not None
     counts = {split: len(seen.task.examples(split)) for split in ("train", "val", "test")}
     share = ", ".join(f"{count} {split}" for split, count in counts.items())
@@ -411,7 +410,7 @@ def _describe_untried(what: InitOptions, seen: _SettledOptions) -> None:
     seen.task = open_rows(seen.options)
 
 
-def _try_reward(seen: _SettledOptions, given: str | None, check_reward: CheckReward) -> None:
+def _try_reward(seen: _SettledOptions, given: str | None, try_reward: TryReward) -> None:
     """Settle on the column of the gold answers, and on ranges, by what they earn."""
     task = open_rows(seen.options)
     guess, refused = (None, {}) if task.has_gold else task.guess_gold([given] if given else [])
@@ -425,12 +424,12 @@ def _try_reward(seen: _SettledOptions, given: str | None, check_reward: CheckRew
             alone = f"the column is a label, which alone earns {guess.labelled.gold:.3f}"
             seen.remarks["gold"] = f"{alone}; this is a completion"
     task = open_rows(seen.options).with_seen_ranges()
-    earned = _measure_rewards(task)
-    said = (
-        f"gold answers earn {earned[GOLD]:.3f}"
-        if GOLD in earned
-        else "no gold answers, so no ceiling and no SFT"
-    )
+    trial = try_reward(task, "load")
+    earned = trial.to_dict()
+    said, gold = "no gold answers, so no ceiling and no SFT", 1.0
+    if earned["gold"] is not None:
+        gold = earned["gold"]["mean"]
+        said = f"gold answers earn {gold:.3f}"
     if guess is None and not task.has_gold and (tried := task.answer_columns):
         rows = [one.reference for one in task.examples("train")[:TRIED]]
         if max(len(as_text(row.get(tried[0]))) for row in rows) <= LABEL:
@@ -440,13 +439,10 @@ def _try_reward(seen: _SettledOptions, given: str | None, check_reward: CheckRew
     ):
         seen.lines.append(f"not ready: {refused[name]}")
         seen.blocked = True
-    baselines = {kind: mean for kind, mean in earned.items() if kind.startswith("baseline ")}
-    if baselines:
+    if baselines := {name: means["train"] for name, means in earned["baselines"].items()}:
         best = max(baselines, key=baselines.__getitem__)
-        said += (
-            f"; the best baseline, {best.removeprefix('baseline ')}, earns {baselines[best]:.3f}"
-        )
-        if baselines[best] > UNSOUND * earned.get(GOLD, 1.0):
+        said += f"; the best baseline, {best}, earns {baselines[best]:.3f}"
+        if baselines[best] > UNSOUND * gold:
             said += ", and an answer that knows nothing should not: such answers will be learnt"
             seen.next_step = "Do not train yet: mend the reward, or see what audit says of it."
     seen.lines.append(said)
@@ -458,22 +454,19 @@ def _try_reward(seen: _SettledOptions, given: str | None, check_reward: CheckRew
         seen.remarks["range"] = (
             "the least and the most of each part, as seen in a few texts: correct them if need be"
         )
-    try:
+    if (refusal := trial.refusal) is not None:
+        seen.lines.append(f"not ready: {refusal.what}. {refusal.fix}")
+        seen.blocked = True
+    else:
         unpaid = [
             one.summary
-            for one in check_reward(task)
+            for one in trial.findings
             if one.check == "unpaid"
             or (one.check == "part-dead" and one.evidence["part"] in task.answer_parts)
         ]
-        seen.lines = [
-            *unpaid,
-            *seen.lines,
-            *filter(None, [task.explain_unnamed_form(task.examples("train")[:LOOKED_AT])]),
-        ]
+        form = task.explain_unnamed_form(task.examples("train")[:LOOKED_AT])
+        seen.lines = [*unpaid, *seen.lines, *filter(None, [form])]
         seen.blocked |= bool(unpaid)
-    except DataError as error:
-        seen.lines.append(f"not ready: {error.cause}. {error.fix}")
-        seen.blocked = True
     if seen.blocked:
         seen.next_step = "Do not train yet: mend what is not ready."
     seen.task = task
@@ -496,20 +489,6 @@ def _parts(task: JsonlTask) -> list[str]:
         for _, found in within_budget(cases, named):
             parts |= found
     return [*parts] if any(parts.values()) else []
-
-
-def _measure_rewards(task: JsonlTask) -> dict[str, float]:
-    """The mean reward of gold answers and of each baseline, on a few examples."""
-    cases = [
-        case
-        for some in cases_of(task, task.examples("train"))
-        for case in some
-        if case.kind != "hostile text"
-    ]
-    rewards: dict[str, list[float]] = defaultdict(list)
-    for case, total in within_budget(cases, task.total_of):
-        rewards[case.kind].append(total)
-    return {kind: sum(totals) / len(totals) for kind, totals in rewards.items()}
 
 
 # -- writing ---------------------------------------------------------------------------------------

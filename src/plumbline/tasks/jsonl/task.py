@@ -27,6 +27,7 @@ from plumbline.tasks.cases import (
     TRIED,
     Case,
     Label,
+    baseline_cases,
     cases_of,
     find_label,
     gold_cases,
@@ -420,14 +421,14 @@ class JsonlTask(Task):
                 )
         return ""
 
-    def total_of(self, case: Case) -> float:
-        """What a text earns."""
-        return self.judge(case.example, case.text)[1].total
-
     def mean_of(self, cases: Iterable[Case]) -> float:
         """What texts earn on average; 0 where none is judged."""
-        totals = [total for _, total in within_budget(cases, self.total_of)]
+        totals = self._totals(cases)
         return sum(totals) / max(1, len(totals))
+
+    def _totals(self, cases: Iterable[Case]) -> list[float]:
+        judged = within_budget(cases, lambda case: self.judge(case.example, case.text)[1])
+        return [score.total for _, score in judged]
 
     def guess_gold(self, columns: Sequence[str] = ()) -> "tuple[GoldGuess | None, dict[str, str]]":
         """The column, or template of columns, that earns most as an answer, if it earns more than
@@ -464,17 +465,12 @@ class JsonlTask(Task):
                 self.options.model_copy(update={"gold": gold}), LOOKED_AT
             ).with_seen_ranges()
         examples = task.examples("train")[:TRIED]
-        kinds = {GOLD: [one.gold or "" for one in examples]}
-        knows_nothing = WITH_GOLD if len({*kinds[GOLD]}) > 1 else WITHOUT_GOLD
-        kinds |= {
-            name: knows_nothing[name](examples)
-            for name in {"blank", "echo", "shuffled-gold"} & knows_nothing.keys()
-        }
-        means = {}
-        for kind, texts in kinds.items():
-            pairs = zip(examples, texts, strict=True)
-            means[kind] = task.mean_of(Case(one, kind, text) for one, text in pairs)
-        earns, least = means.pop(GOLD), max(0.0, *means.values())
+        golds = gold_cases(examples)
+        earns, least = task.mean_of(golds), 0.0
+        for name, cases in baseline_cases(task, examples).items():
+            several = len({case.text for case in golds}) > 1
+            if name in {"blank", "echo"} or (name == "shuffled-gold" and several):
+                least = max(least, task.mean_of(cases))
         # the rows say that it is the better one
         preferred = gold == "chosen" and "rejected" in examples[0].reference
         return GoldGuess(gold, earns, 0.0 if preferred else least, labelled)
@@ -529,9 +525,8 @@ class JsonlTask(Task):
             turned = prompt[-1]["content"] if chat[0] else [{"role": "user", "content": prompt}]
             return self._scoring.scores([turned], [text], [case.example.reference])[0].total
 
-        here = [score for _, score in within_budget(cases, self.total_of)]
         there = [score for _, score in within_budget(cases, other)]
-        if sum(there) <= 2 * sum(here):
+        if sum(there) <= 2 * sum(self._totals(cases)):
             return None
         form, wanted = ("messages", "texts") if chat[0] else ("texts", "messages")
         return (
