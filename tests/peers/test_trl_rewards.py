@@ -2,6 +2,7 @@
 same."""
 
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -33,10 +34,8 @@ def test_trls_own_reward_functions_score_here_as_they_do_there(tmp_path):
     assert [task.judge(example, text)[1].total for text in texts] == theirs == [1.0, 0.0, 0.0, 0.0]
     assert [score.total for _, score in task.judge_group(example, texts)] == theirs
     unknown, golds = task.precheck(0)
-    assert unknown.startswith(
-        "no range is declared, and no gold answers show it: think_format_reward"
-    )
-    assert golds == "no gold answers: no ceiling, no oracle, and nothing that SFT could show"
+    assert re.match("no range .*: think_format_reward", unknown)
+    assert golds.startswith("no gold answers")
 
 
 def text_of(completion):
@@ -139,9 +138,7 @@ def test_a_number_outside_of_0_to_1_stops_at_once_with_all_ranges(tmp_path):
     options = {"train": str(tmp_path / "rows.jsonl"), "score": names}
     for gold in (None, "#### {answer}"):
         task = open_task("jsonl", {**options, **({} if gold is None else {"gold": gold})}, Path())
-        with pytest.raises(
-            DataError, match=r"what accuracy says is 2, which is not in \[0, 1\] \(.*:accuracy\)"
-        ) as error:
+        with pytest.raises(DataError, match=r"accuracy .* 2, .*\[0, 1\] \(.*:accuracy\)") as error:
             task.precheck(0)
         assert "set task.options.range: {accuracy: [0, 2], form: [0, 0.5]}" in error.value.fix
     task = open_task("jsonl", {**options, "gold": "#### {answer}", "range": RANGES_OF_TWO}, Path())
