@@ -535,6 +535,18 @@ def test_tests_compare_figures_and_not_sentences():
     assert len(found) <= MOST_PROSE, "\n".join([str(len(found)), *found])
 
 
+def test_prose_is_seen_wherever_it_is_compared():
+    code = """@pytest.mark.parametrize(("made", "said"), [(1, "a row"), (2, "it cannot be read")])
+def test(made, said):
+    with pytest.raises(ValueError, match=said):
+        make(made)
+    assert "rows.jsonl:3 lacks tasks.forms.name" in make("what is handed over")["what is a key"]
+    assert "it lacks a name, too" in out and re.search(r"is\\b .* too\\.", out)
+"""
+    (test,) = ast.parse(code).body
+    assert prose_of(test) == [6, 1]
+
+
 def prose_of(test: ast.FunctionDef) -> list[int]:
     """The lines of a test's texts of four words or more that it compares."""
     cells = cells_of(test)
