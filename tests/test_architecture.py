@@ -8,7 +8,7 @@ import sys
 import tokenize
 import tomllib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -437,7 +437,7 @@ def test_a_module_of_no_extra_is_advised_by_its_own_name():
     assert missing_module_error("a task", "nowhere.part").fix == "pip install nowhere"
     assert missing_module_error("a task", "torch.nn").fix.startswith("pip install '.[train]'")
     assert missing_module_error("a task", "sqlglot").fix.startswith(
-        "pip install ./environments/commerce in a clone"
+        "pip install ./environments/commerce"
     )
     assert missing_module_error("a task", "flask").fix.startswith(
         "pip install './environments/forms[formfactory]'"
@@ -510,6 +510,103 @@ def test_files_of_others_are_read_by_storage_alone():
             if reads and of_path:
                 found.add(where(path))
     assert found == READS_ITSELF, found ^ READS_ITSELF
+
+
+WORD = re.compile(r"(?<![\w./:=-])[^\W\d_]{2,}(?![\w/:=-]|\.\w)")
+"""A word of a sentence; parts of names, of paths, of keys and of options are none."""
+PATTERNS = {"re.search", "re.match", "re.fullmatch"}
+MOST_PROSE = 120
+"""Tests that may compare four words or more: of prompts, of golden texts, of others' messages."""
+
+
+def test_tests_compare_figures_and_not_sentences():
+    """A message may be worded anew, and no test knows it."""
+    folders = (ROOT / "tests", *ROOT.glob("environments/*/tests"))
+    found = [
+        f"{path.relative_to(ROOT)}:{prose[0]}"
+        for folder in folders
+        for path in sorted(folder.rglob("test_*.py"))
+        for test in nodes(path)
+        if isinstance(test, ast.FunctionDef)
+        and test.name.startswith("test")
+        and (prose := prose_of(test))
+    ]
+    assert len(found) <= MOST_PROSE, "\n".join([str(len(found)), *found])
+
+
+def test_prose_is_seen_wherever_it_is_compared():
+    code = """@pytest.mark.parametrize(("made", "said"), [(1, "a row"), (2, "it cannot be read")])
+def test(made, said):
+    with pytest.raises(ValueError, match=said):
+        make(made)
+    assert "rows.jsonl:3 lacks tasks.forms.name" in make("what is handed over")["what is a key"]
+    assert "it lacks a name, too" in out and re.search(r"is\\b .* too\\.", out)
+"""
+    (test,) = ast.parse(code).body
+    assert prose_of(test) == [6, 1]
+
+
+def prose_of(test: ast.FunctionDef) -> list[int]:
+    """The lines of a test's texts of four words or more that it compares."""
+    cells = cells_of(test)
+    texts = [
+        text
+        for side in compared(test)
+        for part in texts_in(side)
+        for cell in (cells.get(part.id, []) if isinstance(part, ast.Name) else [part])
+        for text in texts_in(cell)
+        if isinstance(text, ast.Constant)
+    ]
+    return [
+        text.lineno
+        for text in texts
+        if len(WORD.findall(re.sub(r"\\(?:(\W)|\w)", r"\1", text.value))) >= 4
+    ]
+
+
+def compared(test: ast.FunctionDef) -> Iterator[ast.expr]:
+    """Sides of comparisons, beginnings and ends that are asserted, and patterns."""
+    for node in ast.walk(test):
+        if isinstance(node, ast.Assert):
+            for part in ast.walk(node.test):
+                if isinstance(part, ast.Compare):
+                    yield from (part.left, *part.comparators)
+                elif isinstance(part, ast.Call):
+                    name = ast.unparse(part.func).rpartition(".")[2]
+                    yield from part.args if name in {"startswith", "endswith"} else ()
+        elif isinstance(node, ast.keyword) and node.arg == "match":
+            yield node.value
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in PATTERNS:
+            yield from node.args[:1]
+
+
+def cells_of(test: ast.FunctionDef) -> dict[str, list[ast.expr]]:
+    """What a name stands for, in rows of `parametrize` or of a loop."""
+    found: dict[str, list[ast.expr]] = {}
+    for node in ast.walk(test):
+        names, rows = getattr(node, "target", None), getattr(node, "iter", None)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.parametrize":
+            names, rows = node.args[:2]
+        columns = getattr(names, "elts", [names])
+        for row in getattr(rows, "elts", []):
+            cells = [row] if len(columns) == 1 else getattr(row, "elts", getattr(row, "args", []))
+            for column, cell in zip(columns, cells, strict=False):
+                name = getattr(column, "id", getattr(column, "value", ""))
+                found.setdefault(name, []).append(cell)
+    return found
+
+
+def texts_in(side: ast.AST) -> Iterator[ast.Constant | ast.Name]:
+    """Texts and names that are compared: none that is handed to a call, or is a key."""
+    if isinstance(side, ast.Name) or (
+        isinstance(side, ast.Constant) and isinstance(side.value, str)
+    ):
+        yield side
+    elif isinstance(side, ast.Subscript):
+        yield from texts_in(side.value)
+    elif not isinstance(side, ast.Call) or ast.unparse(side.func) == "re.escape":
+        for part in ast.iter_child_nodes(side):
+            yield from texts_in(part)
 
 
 if __name__ == "__main__":

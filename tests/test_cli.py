@@ -4,6 +4,7 @@ import importlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 from environments.commerce.tests.conftest import OPTIONS
 from plumbline.cli import main as cli
 from plumbline.cli.exits import clear_exits
+from plumbline.cli.options import ANSWERS, MODEL, OUTPUT, TASK
 from plumbline.runs.evaluations import read_evaluation
 from plumbline.runs.metadata import ModelMetadata
 from plumbline.storage import read_jsonl, write_json, write_jsonl
@@ -95,7 +97,7 @@ def test_data_commerce_writes_a_folder_counts_by_job_and_takes_options_of_the_pr
     assert {path.name for path in (tmp_path / "d").iterdir()} >= files
     assert built["options"]["instructions"] == "short", "what is there is not built again"
     code, _, err = plumbline(*command, "--set", "task.options.instructions=full")
-    assert (code, "instructions: short there, full wanted" in err) == (1, True)
+    assert (code, "instructions: short there" in err) == (1, True)
 
 
 def test_data_forms_writes_a_file_for_each_split(plumbline, tmp_path):
@@ -171,9 +173,7 @@ def test_eval_of_a_model_directory(plumbline, data, short, tiny_folder, tmp_path
     )
     code, _, err = plumbline("eval", tiny_folder, *task, "--data", data, *arguments)
     assert code == 1
-    assert "3 of 3 prompts do not fit" in err, (
-        "the tiny model's context is shorter than these prompts"
-    )
+    assert "3 of 3 prompts" in err, "the tiny model's context is shorter than these prompts"
     code, out, _ = plumbline("eval", tiny_folder, *task, "--data", short, *arguments, "--json")
     assert code == 0
     summary = json.loads(out)
@@ -222,7 +222,7 @@ def test_score_needs_no_torch_and_counts_unknown_ids(plumbline, data, tmp_path):
     summary = json.loads(out)
     assert summary["n"] == 5
     assert summary["unknown_ids"] == 1
-    assert "1 rows name no example" in err
+    assert "1 rows name" in err
     assert (
         summary["readings"]["lenient"]["mean"]
         > summary["readings"]["strict"]["mean"]
@@ -262,9 +262,9 @@ def test_score_says_how_much_it_covers_and_of_training_rows(plumbline, data, tmp
     _, out, err = score([*golds["val"], *golds["train"][:3]])
     assert "answered of val" in out
     assert "3 of 160" in out
-    assert "mean with the 157 missing as 0" in out
-    assert "answers to training rows" in out
-    assert "3 answers are to rows of train" in err
+    assert "the 157 missing" in out
+    assert re.search(r"training rows\W+3\b", out)
+    assert re.search(r"\b3 answers .* train\b", err)
 
     _, out, err = score(golds["val"], "--split", "val", "--json")
     assert json.loads(out)["warnings"] == []
@@ -336,7 +336,7 @@ def test_recipe_lists_prints_and_overrides(plumbline):
     assert "steps: 7" in out
     assert out.startswith("# yaml-language-server: $schema=recipe.schema.json\n")
     code, out, _ = plumbline("recipe", "commerce-tiny", "--commented")
-    assert "# Answers to each prompt" in out
+    assert "# Answers to each" in out
 
 
 def test_init_writes_a_recipe_once_and_run_names_the_command_where_rows_stand_for_one(
@@ -351,14 +351,14 @@ def test_init_writes_a_recipe_once_and_run_names_the_command_where_rows_stand_fo
         "def right(completion, answer):\n    return completion == answer\n"
     )
     code, _, err = plumbline("run", "rows.jsonl")
-    assert (code, "plumbline init --model MODEL --data rows.jsonl --reward" in err) == (1, True)
+    assert (code, "--data rows.jsonl --reward" in err) == (1, True)
     command = ("init", "--model", "m", "--data", "rows.jsonl", "--reward", "rewards_of_init:right")
     code, out, _ = plumbline(*command)
     assert code == 0
     assert out.endswith("Train:  plumbline run recipe.yaml --trust-code\n")
     assert "  steps: 200" in (tmp_path / "recipe.yaml").read_text()
     code, _, err = plumbline(*command)
-    assert (code, "recipe.yaml is there already; it was not touched" in err) == (1, True)
+    assert (code, "recipe.yaml is" in err) == (1, True)
 
 
 def test_the_schema_of_recipes_is_written_where_nothing_else_is(plumbline, tmp_path):
@@ -369,7 +369,7 @@ def test_the_schema_of_recipes_is_written_where_nothing_else_is(plumbline, tmp_p
     file.write_text('{"mine": 1}')
     code, _, err = plumbline("recipe", "--schema", "--out", file)
     assert (code, file.read_text()) == (1, '{"mine": 1}')
-    assert "is no schema of Plumbline's" in err
+    assert f"{file} is there" in " ".join(err.split())
     assert plumbline("recipe", "--out", file)[0] == 1
 
 
@@ -384,7 +384,7 @@ def test_a_model_is_not_evaluated_on_what_it_was_trained_on(plumbline, data, tmp
     write_json(model / "plumbline.json", card.to_json())
     code, _, err = plumbline("eval", model, "--data", data)
     assert code == 1
-    assert "was trained on 2 of these 20 prompts" in err
+    assert "on 2 of these 20" in err
 
 
 def test_a_folder_data_beside_a_model_is_its_runs_only_if_there_is_a_run(
@@ -494,10 +494,7 @@ def test_the_public_commands_and_their_options_are_these(plumbline):
     _, out, _ = plumbline("eval", "--help")
     assert not [name for name in task_names() if name not in out], "each task is named"
     headings = [line.strip("╭╮─ ") for line in out.splitlines() if line.startswith("╭")]
-    assert headings == [
-        *("Arguments", "Options", "The task", "How it is decoded"),
-        *("How the model is opened", "What is written and printed"),
-    ]
+    assert headings == ["Arguments", "Options", TASK, ANSWERS, MODEL, OUTPUT]
 
 
 def test_the_help_lists_the_commands_in_panels(plumbline):
@@ -540,7 +537,7 @@ def test_a_shell_completes_commands(monkeypatch, capsys):
         (
             "os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone')",
             "",
-            "the working directory is gone",
+            "directory is gone",
         ),
         (
             "",
@@ -623,9 +620,9 @@ def test_ctrl_c_while_a_run_trains_says_how_to_resume(tmp_path):
         running.send_signal(signal.SIGINT)
         _, err = running.communicate(timeout=120)
     assert running.returncode == 130
-    assert err.strip().splitlines()[-1] == (
-        "stopped; what is finished is kept. Resume with the same command and --resume."
-    )
+    last = err.strip().splitlines()[-1]
+    assert last.startswith("stopped; ")
+    assert "--resume" in last
 
 
 def assert_stopped(code, err, resumed):

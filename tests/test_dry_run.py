@@ -1,6 +1,7 @@
 """A dry run: it says what a run would do and need, and what is wrong, and leaves nothing behind."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -30,10 +31,10 @@ def place(tmp_path, monkeypatch):
 def test_a_dry_run_says_everything_and_leaves_nothing(place):
     said = api.dry_run("commerce-demo")
     assert list(place.iterdir()) == []
-    assert fatal(said) == ["there is no model directory at models/smollm2-135m"]
-    assert said.needs == [
-        "models/smollm2-135m is not there: `plumbline get smollm2-135m` fetches it (93 MB)"
-    ]
+    (cause,) = fatal(said)
+    assert cause.endswith(" models/smollm2-135m")
+    (need,) = said.needs
+    assert re.match(r"models/smollm2-135m .*`plumbline get smollm2-135m` .*\(93 MB\)$", need)
     (prompts,) = said.prompts
     assert prompts.sizes == {"train": 1920, "val": 240, "test": 240}
     assert (prompts.finals, prompts.drawn, said.answers) == (["test"], 128.0, 1024)
@@ -42,7 +43,7 @@ def test_a_dry_run_says_everything_and_leaves_nothing(place):
     assert coverage.change == {"rl.steps": 240}
     assert said.shapes.parameters == 134_515_008
     text = said.text()
-    assert "do: fetch it first: `plumbline get smollm2-135m`" in text
+    assert re.search("do: .*`plumbline get smollm2-135m`", text)
     plain = json.loads(json.dumps(said.to_json()))
     assert plain["recipe"]["sampling"]["max_tokens"] == 72
     assert plain["prompts"][0]["coverage"] == prompts.coverage
@@ -99,18 +100,17 @@ def test_several_things_that_are_wrong_are_said_at_once(place):
         "commerce-smollm2-extraction", overrides=overrides, out=place / "runs" / "busy"
     )
     causes = fatal(said)
-    assert "holds other files (mine.txt)" in causes[0]
-    assert causes[1:] == [
-        "evaluation.final names train, which the run trains on",
-        "there is no model directory at ./typo",
-    ]
+    files, final, model = causes
+    assert "(mine.txt)" in files
+    assert final.startswith("evaluation.final names train")
+    assert model.endswith(" ./typo")
     unknown = api.dry_run(
         "mixed-demo", overrides=["tasks.forms.options.nonsense=1", "tasks.extraction.name=nosuch"]
     )
     causes = fatal(unknown)
     assert len(causes) == 2
-    assert "there is no task named nosuch" in causes[0]
-    assert "tasks.forms: unknown key task.options.nonsense" in causes[1]
+    assert "task named nosuch" in causes[0]
+    assert re.search(r"tasks\.forms: .* task\.options\.nonsense", causes[1])
     assert unknown.prompts == []
     assert list((place / "runs" / "busy").iterdir()) == [place / "runs" / "busy" / "mine.txt"]
 
@@ -141,12 +141,14 @@ def test_a_hub_name_says_what_would_be_fetched(place, monkeypatch):
     known = api.dry_run(
         "commerce-smollm2-extraction", overrides=["model.name=Polygl0t/Tucano2-qwen-0.5B-Instruct"]
     )
-    fetched = "transformers will fetch {} from the hub: config, tokenizer and *.safetensors, {}"
-    size = "about 1.0 GB (490,799,104 weights)"
-    assert known.needs == [fetched.format("Polygl0t/Tucano2-qwen-0.5B-Instruct", size)]
+    (need,) = known.needs
+    assert "Polygl0t/Tucano2-qwen-0.5B-Instruct from the hub" in need
+    assert need.endswith(" 1.0 GB (490,799,104 weights)")
     assert fatal(known) == []
     unknown = api.dry_run("commerce-smollm2-extraction", overrides=["model.name=some/model"])
-    assert unknown.needs == [fetched.format("some/model", "a size that is not known here")]
+    (need,) = unknown.needs
+    assert "some/model from the hub" in need
+    assert "not known" in need
     there = place / "cache" / "models--some--model" / "snapshots" / "0"
     there.mkdir(parents=True)
     (there / "config.json").write_text(json.dumps(CONFIG))
@@ -176,7 +178,7 @@ def test_lengths_and_the_absence_of_gold_answers_are_said(place, tiny_folder):
         "evaluation": {"every": 0, "final": ["val"]},
         "sampling": {"max_tokens": 80},
     }
-    assert "no gold answers; sampling.max_tokens 80" in api.dry_run(values).text()
+    assert re.search(r"no gold answers; .* 80\b", api.dry_run(values).text())
 
 
 # -- shapes ----------------------------------------------------------------------------------------

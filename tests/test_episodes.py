@@ -342,7 +342,7 @@ def test_an_evaluation_keeps_every_turn(family, folders, tmp_path):
         f"Turn {turn}: {caption}" for turn in (1, 2) for caption in ("<b>before</b>", "after")
     ]
     path.write_text(path.read_text().replace('"asked": [', '"asked": ["more", '))
-    with pytest.raises(DataError, match="do not go with what was asked"):
+    with pytest.raises(DataError, match=r"turns of val-.* asked"):
         read_evaluation(path)
 
 
@@ -363,7 +363,7 @@ def test_a_task_that_asks_once_has_an_episode_of_one_turn():
     episode = episode_of(task, example)
     assert task.turns == 1
     assert episode.ask() == example.messages
-    with pytest.raises(ValueError, match="before its first answer"):
+    with pytest.raises(ValueError, match="first answer"):
         episode.result()
     episode.tell("ab")
     assert episode.ask() is None
@@ -464,14 +464,14 @@ def test_a_further_attempt_shows_the_servers_errors_and_nothing_of_what_is_right
     episode.tell("\n".join(lines))
     shown = episode.ask()[-1]["content"]
     assert "- Window end: " in shown
-    assert "Please correct the marked entries." in shown
+    assert "the marked entries" in shown
     episode.tell(example.gold)
     assert episode.result()[1].total == 1.0
 
 
 @pytest.mark.parametrize(
     ("prefilled", "said"),
-    [(0.0, "is empty again"), (1.0, "holds again what it came with, and nothing else")],
+    [(0.0, "is empty again"), (1.0, "holds again")],
 )
 def test_a_further_attempt_says_how_the_form_is_found(prefilled, said):
     task = open_task("forms", {"attempts": 2, "noise": {"prefilled": prefilled}}, Path("unused"))
@@ -479,10 +479,7 @@ def test_a_further_attempt_says_how_the_form_is_found(prefilled, said):
     episode = episode_of(task, example)
     episode.tell("")
     *_, last = episode.ask()[-1]["content"].splitlines()
-    assert (
-        last
-        == f"The form {said}. Write the whole answer once more, from the beginning, and correct it."
-    )
+    assert last.startswith(f"The form {said}")
 
 
 def test_what_is_shown_holds_no_gold_value(twice):

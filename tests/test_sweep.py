@@ -82,7 +82,7 @@ def test_a_finished_variant_is_taken_as_it_is_and_a_changed_one_is_not(recipe, o
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("metrics.jsonl")} == written
     more = ["rl.steps=4"]
     rows = swept(recipe, folder, "seed=3,2", overrides=more, resume=True)
-    assert "was started with another recipe (rl.steps: 3 -> 4" in rows[0]["error"]
+    assert "another recipe (rl.steps: 3 -> 4" in rows[0]["error"]
     assert "greedy" in rows[1]
     with pytest.raises(RunError, match=r"another recipe \(rl.steps: 3 -> 4"):  # none ended well
         swept(recipe, folder, "seed=3", overrides=more, resume=True)
@@ -130,9 +130,7 @@ def test_side_by_side_a_head_that_is_gone_ends_the_sweep(recipe, tmp_path, monke
 
     recipes = list_variants(recipe, ["rl.steps=100000", "checks.every=0"], ["seed=0"])
     spread = SideBySide(at_once=1, told=begun)
-    with pytest.raises(
-        EngineError, match=r"the head of the Ray cluster, .* has not answered for 0\.2 s"
-    ):
+    with pytest.raises(EngineError, match=r"Ray cluster, .* 0\.2 s"):
         run_sweep(
             recipes, tmp_path / "beside", resume=False, observers=lambda *_: [], spread=spread
         )

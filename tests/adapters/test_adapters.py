@@ -147,7 +147,7 @@ def test_inspect_evaluates_it(task, tmp_path, monkeypatch):
     assert [scores[0].value, scores[2].value] == [1.0, 0.0]
     assert scores[0].metadata["parts"] == {"nota": 1.0, "tipo": 1.0}
     assert scores[1].value != scores[1].value, "unscored, which is NaN there"
-    assert "the database is gone" in scores[1].explanation
+    assert "database" in scores[1].explanation
     assert log.results.scores[0].metrics["mean"].value == 0.5, "of the two that have a score"
 
 
@@ -229,11 +229,11 @@ def test_openenv_chooses_an_example_by_seed_index_or_id(task, environment):
     assert first == again != other
     assert env.num_tasks("val") == 40
     assert env.get_task("val", 3) == {"id": task.examples("val")[3].id, "index": 3}
-    with pytest.raises(DataError, match="there is no example 99"):
+    with pytest.raises(DataError, match="example 99"):
         env.reset(split="val", index=99)
     env.reset(split="val", index=0)
     env.step(environment[1](text="a"))
-    with pytest.raises(DataError, match="no episode was begun, or it is over"):
+    with pytest.raises(DataError, match="no episode"):
         env.step(environment[1](text="a"))
 
 

@@ -123,12 +123,7 @@ def test_what_goes_wrong_is_said_once_and_the_training_ends(talker, tmp_path, he
     assert [row["step"] for row in history if "eval_mean_reward" in row] == [0]
     assert max(row["step"] for row in history) == 6
     assert calls == [8, 8]
-    assert (
-        caplog.text.count(
-            "the evaluations failed and look no more, training continues: ValueError: a bug"
-        )
-        == 1
-    )
+    assert caplog.text.count("training continues: ValueError: a bug") == 1
     assert callback.best.step == 0
 
 

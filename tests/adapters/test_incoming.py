@@ -1,6 +1,7 @@
 """Tasks that come from other programs, through the code of these programs."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 
@@ -108,7 +109,7 @@ def test_the_audit_command_opens_a_data_set_by_name(gym, declared, tmp_path, mon
         ({"dataset": "chain_sums"}, "did you mean .*chain_sum"),
         ({"dataset": "chain_sum", "config": {"nothing": 1}}, "unexpected keyword"),
         ({"dataset": "chain_sum", "config": {"min_terms": 0}}, "min_terms must be positive"),
-        ({"dataset": "composite"}, "at least one dataset"),
+        ({"dataset": "composite"}, "at least one"),
         ({"dataset": "chain_sum", "val": 0.6, "test": 0.5}, "hold out all"),
     ],
 )
@@ -206,14 +207,14 @@ def test_gold_answers_in_a_usual_form_are_found_and_others_are_declared(
     assert opened(f"verifiers:{odd}", tmp_path, size=20).examples("train")[0].gold is None
     declared_gold = opened(f"verifiers:{odd}", tmp_path, size=20, gold="={answer}")
     assert declared_gold.judge(one := declared_gold.examples("train")[0], one.gold)[1].total == 1
-    with pytest.raises(DataError, match="does not fill it"):
+    with pytest.raises(DataError, match=r"gold is .*\{nothing\}"):
         opened(f"verifiers:{odd}", tmp_path, gold="{nothing}").examples("train")
 
 
 def test_arguments_are_the_taskset_s(environment, declared, tmp_path):
     name = environment()
     assert len(opened(f"verifiers:{name}", tmp_path, args={"count": 10}).examples("train")) == 8
-    with pytest.raises(RecipeError, match="cannot open the environment"):
+    with pytest.raises(RecipeError, match=f"cannot open .*{name}"):
         opened(f"verifiers:{name}", tmp_path, args={"counts": 10})
 
 
@@ -230,7 +231,7 @@ def test_arguments_are_the_taskset_s(environment, declared, tmp_path):
         ({"more": "    @classmethod\n    def toolsets(cls, config): return [1]"}, "it has tools"),
         (
             {"env": "class Two(vf.Env): pass", "exports": '["Sums", "Two"]'},
-            "asks otherwise than once",
+            "otherwise than once",
         ),
     ],
 )
@@ -252,7 +253,7 @@ def test_an_environment_that_a_file_names_needs_consent(
 ):
     name = environment()
     monkeypatch.delenv(imports.CONSENT)
-    with pytest.raises(UntrustedCodeError, match="nothing of it was run"):
+    with pytest.raises(UntrustedCodeError, match=f"names .*{name}"):
         opened("verifiers", tmp_path, environment=name)
     note_typed([f"verifiers:{name}"])
     assert opened("verifiers", tmp_path, environment=name).examples("val")
@@ -303,7 +304,7 @@ def test_rows_of_csv_need_nothing_else(expected, tmp_path):
     )
     assert golds(str(path)) == expected
     path.write_text('prompt,answer\n"a\nb",007\n,1,2\n')
-    with pytest.raises(DataError, match="more or fewer cells"):
+    with pytest.raises(DataError, match=r"rows\.csv:\d .* cells"):
         golds(str(path))
     with pytest.raises(DataError, match="does not exist"):
         golds(str(tmp_path / "none.csv"))
@@ -327,9 +328,7 @@ def test_rows_of_parquet_and_of_saved_data_sets(expected, tmp_path):
         f"{tmp_path}/broken.parquet",
     ):
         (tmp_path / "broken.parquet").write_bytes(b"no parquet")
-        with pytest.raises(
-            DataError, match=r"cannot be read as a data set|does not exist|as Parquet"
-        ):
+        with pytest.raises(DataError, match=re.escape(wrong)):
             golds(wrong)
 
 

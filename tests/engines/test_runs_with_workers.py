@@ -133,7 +133,7 @@ def test_where_no_cluster_answers():
 
     nowhere = ScaleSection(verdicts=1, address="127.0.0.1:9")
     with (
-        pytest.raises(EngineError, match=r"no Ray cluster answers at 127\.0\.0\.1:9"),
+        pytest.raises(EngineError, match=r"127\.0\.0\.1:9"),
         open_workers(nowhere),
     ):
         pass
@@ -174,7 +174,7 @@ def test_without_ray_the_extra_is_named(monkeypatch):
 
     monkeypatch.setitem(sys.modules, "ray", None)
     with (
-        pytest.raises(ModelError, match=r"scale needs ray.*\n.*\.\[ray\]"),
+        pytest.raises(ModelError, match=r"needs ray.*\n.*\.\[ray\]"),
         open_workers(ScaleSection(samplers=1)),
     ):
         pass

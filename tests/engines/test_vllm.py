@@ -4,6 +4,7 @@ publications, and every fault."""
 import gzip
 import json
 import os
+import re
 import stat
 import sys
 import tempfile
@@ -33,6 +34,9 @@ from plumbline.policies.pretrained.weight_sync_check import (
 from plumbline.recipe.execution import EngineSection
 from plumbline.records import Request, Sampling
 from tests.engines import vllm_stand_in as stand_in
+
+OLDER = r"older weights: .* \+- \d"
+"""How little of the learner's change a server made."""
 
 
 class Heard:
@@ -156,7 +160,7 @@ def test_greedy_answers_are_those_of_the_policy_and_have_no_density(served, poli
 def test_a_prompt_that_is_too_long_for_the_server_is_refused_before_anything_is_drawn(served):
     start, engine = served
     server = start()
-    with pytest.raises(DataError, match="the server's context of 200"):
+    with pytest.raises(DataError, match=r"\b200\b"):
         list(engine(server).sample(requests(["sim"], 1, Sampling(max_tokens=190))))
     assert not server.state.asked
 
@@ -204,7 +208,7 @@ def test_a_server_that_keeps_its_old_weights_is_found_out(served, policy, publis
     server = start(stale=True)
     sampler = engine(server, publish=publish)
     change(policy)
-    with pytest.raises(EngineError, match="still samples with older weights"):
+    with pytest.raises(EngineError, match=OLDER):
         sampler.take(policy, 1)
 
 
@@ -216,9 +220,7 @@ def test_an_update_that_16_bits_round_away_is_an_error_that_says_what_to_do(serv
     start, engine = served
     sampler = engine(start(), arguments=["--dtype", "bfloat16"])
     change(policy, size=1e-7)
-    with pytest.raises(
-        EngineError, match=r"of what was learnt .* is left when weights are rounded to bfloat16"
-    ) as told:
+    with pytest.raises(EngineError, match=r"\d% .* rounded to bfloat16") as told:
         sampler.take(policy, 1)
     assert "engine.publish: lora" in str(told.value)
     change(policy, size=0.1)
@@ -267,7 +269,7 @@ def test_a_server_that_moves_by_its_rounding_alone_is_told_from_one_that_has_the
     arrivals.check_probe(NumberPair(first, first), 1.0)
     now = NumberPair(first + 0.1 * change, first + 0.1 * (made * change + noise / 3))
     if stale:
-        with pytest.raises(EngineError, match="still samples with older weights"):
+        with pytest.raises(EngineError, match=OLDER):
             arrivals.check_probe(now, 1.0)
     else:
         assert arrivals.check_probe(now, 1.0)["engine/probe_moved"] == pytest.approx(made, abs=0.1)
@@ -286,7 +288,7 @@ def test_where_rounding_hides_a_step_steps_are_added_up_until_it_cannot():
             arrivals.check_probe(NumberPair(0.01 * step * change, 0.03 * noise[step]), 1.0)
 
     check(range(10))
-    with pytest.raises(EngineError, match="still samples with older weights"):
+    with pytest.raises(EngineError, match=OLDER):
         check(range(10, 20))
 
 
@@ -299,7 +301,7 @@ def test_a_server_that_moves_by_not_one_bit_is_stale_however_small_the_change():
     # a step so small that rounding hides it
     hidden = NumberPair(first + 1e-6 * change, first + 1e-3 * noise[1])
     assert arrivals.check_probe(hidden, 1.0)["engine/probe_moved_bound"] > 100
-    with pytest.raises(EngineError, match="still samples with older weights"):
+    with pytest.raises(EngineError, match=OLDER):
         arrivals.check_probe(NumberPair(first + 2e-6 * change, hidden.served), 1.0)
 
 
@@ -315,7 +317,7 @@ def test_another_model_and_another_tokenizer_are_refused(served):
         for weight in server.state.model.parameters():
             weight.mul_(-1.5)
     server.state.faults.stale = True
-    with pytest.raises(EngineError, match="it serves another model"):
+    with pytest.raises(EngineError, match=r"\d nats .* another model"):
         engine(server)
 
 
@@ -335,9 +337,7 @@ def test_a_given_server_that_lets_nobody_change_its_weights_is_an_error_that_say
     served,
 ):
     start, engine = served
-    with pytest.raises(
-        EngineError, match=r"/weight_info answered 404: .* \(4 times in a row\)"
-    ) as told:
+    with pytest.raises(EngineError, match=r"/weight_info .* 404: .*\(4 times") as told:
         engine(start(locked=True))
     assert "VLLM_SERVER_DEV_MODE=1" in told.value.fix
 
@@ -352,7 +352,7 @@ def test_a_server_that_was_started_again_is_handed_the_weights_once_more(served,
     for _ in sampler.sample(requests(["sim"], 2, Sampling(max_tokens=2))):
         pass
     assert server.state.version.startswith("plumbline-1-")
-    assert any("no longer has version 1" in message for message in sampler.heard.events)
+    assert any("version 1" in message for message in sampler.heard.events)
 
 
 # -- faults ----------------------------------------------------------------------------------------
@@ -374,9 +374,7 @@ def test_a_given_server_that_never_answers_is_an_error_in_the_end(served, monkey
     sampler = engine(start(hangs=1), timeout=1)
     asked = sampler.sample(requests(["sim"], 2, Sampling(max_tokens=2)))
     next(asked)
-    with pytest.raises(
-        EngineError, match=r"none of the answers .* ended within 1 seconds \(2 times in a row\)"
-    ):
+    with pytest.raises(EngineError, match=r"none .* 1 seconds \(2 times"):
         list(asked)
 
 
@@ -429,7 +427,7 @@ def test_a_server_of_the_run_that_is_killed_is_started_again_and_no_answer_is_lo
         assert set(got) == set(asked)
         assert gap(policy, list(got.values())) < 1e-3
         assert sampler.server is not first
-        assert any("it is started again" in message for message in sampler.heard.events)
+        assert any("started again" in message for message in sampler.heard.events)
     finally:
         sampler.close()
     assert first.process.poll() is not None
@@ -479,10 +477,10 @@ def test_a_server_of_the_run_that_hangs_or_ends_between_two_steps_is_started_aga
     assert len({running.seed for running in started}) == 3, (
         "a second server would draw what the first one drew"
     )
-    lost = [event for event in heard.events if "it is started again" in event]
+    lost = [event for event in heard.events if "started again" in event]
     assert len(lost) == 2
-    assert "none of the answers" in lost[0]
-    assert "is no longer well" in lost[1]
+    assert "none of" in lost[0]
+    assert "no longer well" in lost[1]
     sampler.close()
 
 
@@ -490,7 +488,7 @@ def test_a_server_that_does_not_fit_into_memory_says_so_and_what_to_do(
     policy, tmp_path, monkeypatch
 ):
     sleeper = "tests.engines.sleeper"
-    with pytest.raises(EngineError, match=r"ran out of memory: torch\.OutOfMemoryError") as told:
+    with pytest.raises(EngineError, match=r"memory: torch\.OutOfMemoryError") as told:
         own(
             policy,
             tmp_path,
@@ -499,7 +497,7 @@ def test_a_server_that_does_not_fit_into_memory_says_so_and_what_to_do(
             starts="torch.OutOfMemoryError: CUDA out of memory",
         )
     assert "--gpu-memory-utilization" in told.value.fix
-    with pytest.raises(EngineError, match="ended with status 1: ValueError: no such flag"):
+    with pytest.raises(EngineError, match="status 1: ValueError"):
         own(policy, tmp_path, monkeypatch, sleeper, starts="ValueError: no such flag")
 
 
@@ -512,10 +510,10 @@ def test_what_is_missing_is_said_with_how_to_get_it(policy, tmp_path, monkeypatc
     section = EngineSection(name="vllm", python="/no/such/python")
     with pytest.raises(EngineError, match="cannot start /no/such/python"):
         VllmSampler(section, policy, EngineContext(tmp_path, 0, Heard()))
-    with pytest.raises(EngineError, match="no vLLM server is well at http"):
+    with pytest.raises(EngineError, match=r"http://127\.0\.0\.1:1"):
         check_engine(EngineSection(name="vllm", address="http://127.0.0.1:1"), "autoregressive")
     monkeypatch.setitem(sys.modules, "httpx", None)
-    with pytest.raises(EngineError, match="needs httpx, which is not installed"):
+    with pytest.raises(EngineError, match="needs httpx"):
         VllmSampler(
             EngineSection(name="vllm", address="http://127.0.0.1:1"),
             policy,
@@ -666,32 +664,32 @@ NO_COMPLETION = "no chat completion of one choice"
         (json.dumps({**GOOD, "choices": [{"text": "a"}]}), NO_COMPLETION),
         (json.dumps({**GOOD, "usage": None}), NO_COMPLETION),
         (json.dumps({**GOOD, "usage": 3}), NO_COMPLETION),
-        (good(tokens=10**13), "says that an answer has 10000000000000 tokens"),
-        (good(tokens=-5), "says that an answer has -5 tokens"),
-        (good(tokens="many"), "says that an answer has 'many' tokens"),
-        (good(tokens=1.5), "says that an answer has 1.5 tokens"),
-        (good(tokens=True), "says that an answer has True tokens"),
-        (good(tokens=1).replace(": 1}", ": 1e400}"), "says that an answer has inf tokens"),
+        (good(tokens=10**13), "has 10000000000000 tokens"),
+        (good(tokens=-5), "has -5 tokens"),
+        (good(tokens="many"), "has 'many' tokens"),
+        (good(tokens=1.5), "has 1.5 tokens"),
+        (good(tokens=True), "has True tokens"),
+        (good(tokens=1).replace(": 1}", ": 1e400}"), "has inf tokens"),
         (good(tokens=1).replace(": 1}", ": 1" + "0" * 5000 + "}"), NO_COMPLETION),
-        (good(5), "content that is no text: 5"),
-        (good(["a"]), "content that is no text: ['a']"),
-        (good("\ud800"), "content that is no text: '\\ud800'"),
-        (good(finish_reason=5), "finish_reason that is no text"),
+        (good(5), "no text: 5"),
+        (good(["a"]), "no text: ['a']"),
+        (good("\ud800"), "no text: '\\ud800'"),
+        (good(finish_reason=5), "finish_reason that"),
         (good(index=3), "choice 3"),
         ((302, ""), "answered 302, a redirect to http://127.0.0.1"),
         ((304, ""), "answered 304"),
         (
             (400, "\x1b]0;pwned\x07 the key sk-secret\x9b31m"),
-            "refused with 400: <1b>]0;pwned<07> the key <OPENAI_API_KEY>",
+            "400: <1b>]0;pwned<07> the key <OPENAI_API_KEY>",
         ),
         ((400, b"\xff" * 100), "refused with 400"),
         ((401, "x" * 10**6), "refused with 401: xxx"),
         ((500, "broken"), "refused with 500: broken"),
-        (Says.endless, "gave an answer of more than 16 MiB"),
-        (Says.bomb, "gave an answer of more than 16 MiB"),
-        (Says.drips, "gave no whole answer within 1 seconds"),
-        (Says.drips_headers, "gave no whole answer within 1 seconds"),
-        (Says.closes, "is not there, or breaks off"),
+        (Says.endless, "more than 16 MiB"),
+        (Says.bomb, "more than 16 MiB"),
+        (Says.drips, "within 1 seconds"),
+        (Says.drips_headers, "within 1 seconds"),
+        (Says.closes, "breaks off"),
     ],
     ids=lambda one: getattr(one, "__name__", None) or repr(one)[:30],
 )
@@ -779,7 +777,7 @@ def test_a_refusal_of_the_length_names_the_limit_of_tokens(says, said):
         list(
             endpoint.Endpoint(address, "echo").sample(requests(["a"], 1, Sampling(max_tokens=256)))
         )
-    assert "--max-tokens (an answer may have 256)" in error.value.fix
+    assert re.search(r"--max-tokens .*256", error.value.fix)
     assert "OPENAI_API_KEY" not in error.value.fix
 
 
@@ -881,7 +879,7 @@ def test_a_recipe_with_an_engine_corrects_for_its_rounding_and_is_refused_where_
     assert any("has no no_such_engine" in str(problem) for problem in find_problems(recipe))
     masked = load_recipe("demo-masked", []).model
     found = find_problems(recipe.model_copy(update={"model": masked}))
-    assert any("vLLM has no model of the family masked" in str(problem) for problem in found)
+    assert any("the family masked" in str(problem) for problem in found)
 
 
 def test_a_run_refuses_adapters_that_its_server_cannot_be_handed_before_anything_is_trained(
@@ -910,7 +908,7 @@ def test_a_run_refuses_adapters_that_its_server_cannot_be_handed_before_anything
             "engine": {"name": "vllm", "publish": "full", "address": served[0]().address},
         }
     )
-    with pytest.raises(EngineError, match="embed_tokens and lm_head have one weight"):
+    with pytest.raises(EngineError, match="embed_tokens and lm_head"):
         run_recipe(recipe, tmp_path / "run")
     assert not (tmp_path / "run" / "models").exists()
     assert not (tmp_path / "run" / "metrics.jsonl").exists()

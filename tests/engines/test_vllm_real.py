@@ -66,7 +66,7 @@ def test_a_real_server_samples_by_the_distribution_is_handed_weights_and_survive
                 os.killpg(sampler.server.keeper.pid, signal.SIGKILL)
             keys.append(request.key)
         assert sorted(keys) == sorted(request.key for request in asked)
-        assert any("it is started again" in message for message in heard.events)
+        assert any("started again" in message for message in heard.events)
 
         before = sampler.client.call("/weight_info")["weight_version"]
         change(policy, size=2e-3, seed=1)
@@ -74,7 +74,7 @@ def test_a_real_server_samples_by_the_distribution_is_handed_weights_and_survive
         sampler.client.call = lambda path, *rest: (
             None if path == "/collective_rpc" else original(path, *rest)
         )
-        with pytest.raises(EngineError, match="still samples with older weights"):
+        with pytest.raises(EngineError, match="older weights"):
             sampler.take(policy, 2)
         assert original("/weight_info")["weight_version"] != before, "it says that it has them"
     finally:

@@ -148,7 +148,7 @@ class TestWorkersThatLive:
             for copy, text in enumerate(texts):
                 assert judges.result(prompt, copy) == judge(own, example, text)
         assert judges.result(0, 3)[2].cause == "TwoPartsError"
-        assert judges.result(0, 3)[2].detail == "the page and its server"
+        assert judges.result(0, 3)[2].detail.split(" and ") == ["the page", "its server"]
 
     def test_an_episode_stays_where_it_lives(self, pair):
         own, far = pair
@@ -170,7 +170,7 @@ class TestWorkersThatLive:
             for prompt, text in enumerate(("aa", "full", "ab")):
                 judges.submit(prompt, 0, text)
         full = judges.result(1, 0)[2]
-        assert (full.cause, "No space left on device" in full.detail) == ("OSError", True)
+        assert (full.cause, "No space left" in full.detail) == ("OSError", True)
         for prompt, text in ((0, "aa"), (2, "ab")):
             assert judges.result(prompt, 0) == judge(own, example, text)
         far.judge(example, "aa")
@@ -384,7 +384,7 @@ def test_samplers_draw_to_the_bit_what_one_process_draws_also_where_they_die(clu
     assert dead not in samplers.pool._workers
     assert events == []
     assert bits(samplers.sample(requests[:3])) == bits(policy.sample(requests[:3]))
-    assert "only 1 of 2 samplers have something to draw" in events[0]
+    assert "1 of 2 samplers" in events[0]
     for worker in list(samplers.pool._workers):
         ray.kill(worker)
     assert bits(samplers.sample(requests)) == alone, "who replaces one has its weights"

@@ -65,7 +65,7 @@ def test_the_last_words_are_the_reason_where_the_job_gave_none(out):
     outcome = judge_outcome(
         "a", OK, log(out, words="FormFactory app.py not found"), str(out), here=True
     )
-    assert outcome.why.endswith("left no result: FormFactory app.py not found")
+    assert outcome.why.endswith(": FormFactory app.py not found")
     assert (
         judge_outcome("a", BAD, log(out, words="error: x\nbye"), str(out), here=True).why
         == "error: x"
@@ -139,7 +139,7 @@ def ray_job(name="a"):
 )
 def test_a_dashboard_that_answers_something_else_is_one_error(dashboard, error):
     dashboard |= dict.fromkeys(("submit_job", "get_job_info", "get_job_logs"), error)
-    with pytest.raises(EngineError, match="does not do it") as raised:
+    with pytest.raises(EngineError, match=r"http://127\.0\.0\.1:1") as raised:
         send_job(ray_job().spec, lambda _: None)
     assert len(str(raised.value)) < 1000
     assert refresh_job(ray_job("b"))[0] == "unknown"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -31,8 +32,8 @@ def test_a_job_that_prints_an_error_and_ends_well_has_produced_nothing(project, 
     (project / "data" / "formfactory" / "app.py").unlink()
     code, out, err = plumbline("submit", "failure.yaml", *PROCESS)
     assert code == 5
-    assert "FormFactory app.py not found" in err
-    assert "produced nothing (the engine says that it succeeded, and the run left no result" in err
+    assert "app.py not" in err
+    assert re.search(r"produced nothing \(.* succeeded", err)
     assert out == ""
     code, out, _ = plumbline("jobs", "--json")
     (job,) = json.loads(out)["jobs"]
@@ -50,14 +51,14 @@ def test_a_job_that_can_still_speak_tells_its_engine_that_it_failed(project, plu
     )
     assert code == 5
     assert "produced nothing (" in err
-    assert "the engine: failed, exit status 5)" in err
+    assert "failed, exit status 5)" in err
 
 
 def test_a_job_that_lacks_a_secret_never_starts(project, plumbline, monkeypatch):
     monkeypatch.delenv("PLB_TEST_TOKEN", raising=False)
     code, _, err = plumbline("submit", "tickets.yaml", *PROCESS, "--secret", "PLB_TEST_TOKEN")
     assert code == 4
-    assert "never started (the environment of the job lacks PLB_TEST_TOKEN" in err
+    assert re.search(r"never started \(.* PLB_TEST_TOKEN", err)
 
 
 def test_a_job_that_raises_has_failed_with_its_error(project, plumbline):
@@ -89,7 +90,7 @@ def test_a_job_outlives_who_watches_and_is_stopped_by_its_name(
     monkeypatch.setattr(ProcessJob, "log", interrupted)
     code, _, err = plumbline("jobs", "follow", "last")
     assert code == 130
-    assert f"the job continues: `plumbline jobs follow {job.spec.id}`" in err
+    assert f"`plumbline jobs follow {job.spec.id}`" in err
     monkeypatch.undo()
     monkeypatch.setenv("PLUMBLINE_JOBS", str(project.parent / "jobs"))
     code, out, _ = plumbline("jobs", "stop", job.spec.id)
@@ -142,7 +143,7 @@ def test_without_ray_the_command_names_the_extra(project, plumbline, monkeypatch
     monkeypatch.setattr("plumbline.config.imports.find_spec", lambda name: None)
     code, _, err = plumbline("submit", "tickets.yaml", "--on", "ray")
     assert code == 1
-    assert "needs ray, which is not installed" in err
+    assert "needs ray" in err
     assert "pip install '.[ray]'" in err
 
 
@@ -165,7 +166,7 @@ def test_a_dry_run_says_what_is_wrong(project, plumbline, unopened, on):
     )
     assert code == 1
     assert "left out: data/formfactory/app.py" in out
-    assert "fatal: data/formfactory would not be sent" in out
+    assert "fatal: data/formfactory " in out
     assert not (project / "runs").exists()
 
 
@@ -181,7 +182,7 @@ def test_a_run_at_an_address_is_a_success_and_a_damaged_result_in_a_folder_is_no
         "submit", "tickets.yaml", *PROCESS, "--out", f"file://{tmp_path}/published"
     )
     assert code == 0, err
-    assert "succeeded (engine and record agree" in err
+    assert "succeeded (" in err
     # it lies among the objects, by its hash
     assert not (tmp_path / "published" / "result.json").exists()
     # The same job, had it gone to a folder, where its result was damaged since.
@@ -190,7 +191,7 @@ def test_a_run_at_an_address_is_a_success_and_a_damaged_result_in_a_folder_is_no
     job.save(spec=job.spec.model_copy(update={"out": str(tmp_path)}), outcome=None)
     code, _, err = plumbline("jobs", "follow")
     assert code == 5
-    assert "produced nothing (its result is damaged: " in err
+    assert re.search(r"produced nothing \(.*damaged", err)
     assert plumbline("jobs")[0] == 0
 
 
@@ -210,20 +211,21 @@ def test_a_job_on_this_machine_is_not_said_to_be_sent(project, plumbline, unopen
         "submit", "tickets.yaml", "--on", "process", "--secret", "PLB_TEST_TOKEN"
     )
     assert code == 1
-    assert err.startswith("checking the job, by a dry run in its folder\n")
-    assert "this job would come to nothing, and was not started: PLB_TEST_TOKEN is not set" in err
+    assert err.startswith("checking the job")
+    assert "not started: PLB_TEST_TOKEN" in err
 
 
 def test_what_is_wrong_with_a_job_stands_a_cause_a_line():
     one, two = (
-        Finding("fatal", f"{name} would not be sent", check="files", fix="take it back")
+        Finding("fatal", f"{name} is missing", check="files", fix="take it back")
         for name in ("a", "b")
     )
     with pytest.raises(RunError) as refused:
         package.refuse_job(Examination(findings=(one, two)))
-    assert refused.value.cause.endswith(
-        "sent:\n    a would not be sent (files)\n    b would not be sent (files)"
-    )
+    assert refused.value.cause.splitlines()[1:] == [
+        "    a is missing (files)",
+        "    b is missing (files)",
+    ]
     assert refused.value.fix.splitlines()[1:] == ["    take it back", f"    {package.UNCHECKED}"]
-    with pytest.raises(RunError, match=r"not sent: a would not be sent \(files\)\n"):
+    with pytest.raises(RunError, match=r": a is missing \(files\)\n"):
         package.refuse_job(Examination(findings=(one,)))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -114,7 +115,7 @@ def test_a_recipe_runs_as_a_job_and_ends_with_the_report_of_a_run(
     assert "rl 1/1  reward" in err, "progress"
     assert f"report  {project / 'runs' / 'tickets' / 'report.html'}" in out
     assert "report  " not in err, "what the job itself printed of its report is not shown twice"
-    assert "succeeded (engine and record agree; the engine: succeeded, exit status 0)" in err
+    assert re.search(r"succeeded \(.* exit status 0\)", err)
     here = api.run("tickets.yaml", out="runs/here", quiet=True)
     there = json.loads((project / "runs" / "tickets" / "result.json").read_text())
     assert there["evaluations"] == json.loads(json.dumps(here.result()["evaluations"]))
@@ -134,10 +135,7 @@ def test_the_failure_of_the_forms_log_is_no_success_whatever_ray_says(project, r
     job = find_job("last")
     assert RayJob(job).state().status == "succeeded"
     assert (code, out) == (5, "")
-    assert (
-        "produced nothing (the engine says that it succeeded, and the run left no result: "
-        "FormFactory app.py"
-    ) in err
+    assert re.search(r"produced nothing \(.* app\.py", err)
     (listed,) = [line.split()[1:] for line in err.splitlines() if line.startswith("files:")]
     # the job writes its own, too
     sent = {name for name in list_package(project).files if "__pycache__" not in name}
@@ -161,7 +159,7 @@ def test_a_cluster_that_does_not_answer_is_an_error_with_its_address(project, pl
         "submit", "tickets.yaml", "--no-preflight", "--address", "http://127.0.0.1:9"
     )
     assert code == 1
-    assert "the Ray cluster at http://127.0.0.1:9 does not do it" in err
+    assert "http://127.0.0.1:9" in err
     assert find_job("last").outcome.ended == "never started"
 
 
@@ -169,6 +167,6 @@ def test_a_job_whose_cluster_is_gone_is_unknown_and_breaks_no_list(project, plum
     spec, _ = specify_job(recipe="tickets.yaml", address="http://127.0.0.1:9")
     SentJob(spec=spec, sent="2026-01-01T00:00:00+00:00").save()
     code, out, _ = plumbline("jobs")
-    assert (code, out.split()[2], "does not do it" in out) == (0, "unknown", True)
+    assert (code, out.split()[2], "127.0.0.1:9" in out) == (0, "unknown", True)
     assert plumbline("jobs", "follow", spec.id)[0] == 7
     assert plumbline("jobs", "stop", spec.id)[0] == 1

@@ -40,7 +40,7 @@ def trl_train(tiny_folder, tmp_path):
 def test_t1_a_constant_reward(trl_train, tiny_folder, tmp_path):
     rows, _ = trl_train(lambda completions, **_: [0.5] * len(completions))
     assert [row["loss"] for row in rows] == [0.0] * 4, "TRL trains on nothing and ends well"
-    with pytest.raises(TrainingStopped, match="nothing was learnt from them"):
+    with pytest.raises(TrainingStopped, match="nothing was learnt"):
         train_toy(tiny_folder, tmp_path / "ours", options={"reward": "constant"}, steps=12)
 
 
@@ -75,9 +75,7 @@ def test_t3_a_part_of_the_reward_that_is_always_zero(tiny_folder, tmp_path):
 def test_t4_an_infinite_reward(trl_train, tiny_folder, tmp_path):
     rows, _ = trl_train(lambda completions, **_: [float("inf")] + [0.0] * (len(completions) - 1))
     assert any(math.isinf(float(row["reward"])) for row in rows), "TRL logs it and trains on"
-    with pytest.raises(
-        TrainingStopped, match=r"could not be judged.*lies in \[0, 1\], but letters is inf"
-    ):
+    with pytest.raises(TrainingStopped, match=r"\[0, 1\].* letters is inf"):
         train_toy(tiny_folder, tmp_path / "ours", options={"reward": "infinite"})
 
 
@@ -157,7 +155,5 @@ def test_t7_a_run_resumed_at_any_step_is_the_same_run(tiny_folder, tmp_path, sto
 
 def test_t8_an_unknown_key_names_the_nearest_known_one():
     base = {"name": "x", "model": {"name": "m"}, "rl": {"steps": 1}}
-    with pytest.raises(
-        RecipeError, match=r"unknown key rl.optimiser.warmup_ratio \(did you mean warmup\?\)"
-    ):
+    with pytest.raises(RecipeError, match=r"rl\.optimiser\.warmup_ratio .* warmup\?"):
         parse_recipe({**base, "rl": {"steps": 1, "optimiser": {"warmup_ratio": 0.05}}})

@@ -376,7 +376,7 @@ class TestRubric:
             Rubric("toy", 1, (Part("a", 1, ""),)).score({"a": value})
 
     def test_missing_and_unknown_parts_are_errors(self):
-        with pytest.raises(ValueError, match=r"unknown parts \['c'\], missing parts \['a'\]"):
+        with pytest.raises(ValueError, match=r"unknown .*'c'.*'a'"):
             Rubric("toy", 1, (Part("a", 1, ""),)).score({"c": 1.0})
 
     def test_a_changed_weight_changes_the_identity(self):

@@ -184,7 +184,7 @@ def test_a_shop_that_is_too_small_says_so(tmp_path):
         CommerceOptions(job="insights", insights=5000),
         lambda *_: None,
     )
-    with pytest.raises(DataError, match="5000 prompts were asked for, but its orders make"):
+    with pytest.raises(DataError, match=r"5000 prompts.* its orders"):
         pairs(shop)
 
 
@@ -197,7 +197,7 @@ def test_where_figures_are_from_is_part_of_what_records_are():
     [
         ({"kind": "lua"}, "kind is 'lua'"),
         ({"measures": ["pedidos"]}, r"measures are \['pedidos'\]"),
-        ({"rows": ["SP", "XX"]}, "row 'XX' is no estado"),
+        ({"rows": ["SP", "XX"]}, "'XX' is no"),
         ({"rows": ["SP", "SP"]}, "two different rows"),
         ({"values": [[1, 2.0, 3.0], [1, 2.0]]}, "a number for each"),
         ({"values": None}, "a number for each"),

@@ -1,5 +1,6 @@
 """What holds for every job of the shop, and for a run of several."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -172,17 +173,15 @@ def test_answers_to_another_job_are_told_apart_from_answers_to_nothing(shop, tmp
     write_jsonl(
         answers, [*golds["push"], *golds["insights"][:2], {"id": "nobody", "completion": ""}]
     )
-    with pytest.raises(DataError, match="none of the 18 ids") as caught:
+    with pytest.raises(DataError, match="18 ids") as caught:
         score_file(answers, task, "val")
-    assert caught.value.fix == (
-        "add --set task.options.job=insights for the 2 of the job insights; "
-        "add --set task.options.job=push for the 15 of the job push"
-    )
+    jobs = re.findall(r"task\.options\.job=(\w+) for the (\d+)", caught.value.fix)
+    assert jobs == [("insights", "2"), ("push", "15")]
     with pytest.raises(DataError, match="check --data and --split"):
         score_file(answers, open_task("commerce", SHOP, shop), "test")
     write_jsonl(answers, [*golds["extraction"], *golds["push"]])
     (warning,) = score_file(answers, task, "val").summary["warnings"]
-    assert warning.endswith("left out (add --set task.options.job=push for the 15 of the job push)")
+    assert re.search(r"task\.options\.job=push .* 15 ", warning)
 
 
 def test_tasks_of_one_run_share_a_folder(made, tmp_path):
@@ -206,5 +205,5 @@ def test_tasks_of_one_run_share_a_folder(made, tmp_path):
     assert named.rubric.endswith(":sentiment")
     with pytest.raises(DataError, match=r"keys: \['sentiment'\] there, \['churn_risk'\] wanted"):
         open_task("commerce", {**shared, "keys": ["churn_risk"]}, tmp_path)
-    with pytest.raises(DataError, match="instructions: full there, short wanted"):
+    with pytest.raises(DataError, match=r"instructions: full .*short"):
         open_task("commerce", {**shared, "instructions": "short"}, tmp_path)

@@ -390,7 +390,7 @@ def test_each_row_is_in_its_situation(shop):
 
 def test_too_many_prompts_are_refused_with_the_number_there_is(shop):
     options = shop.options.model_copy(update={"push": 100_000})
-    with pytest.raises(DataError, match="100000 prompts were asked for, but the shop has 2"):
+    with pytest.raises(DataError, match=r"100000 .* the shop has 2"):
         made.pairs(Shop(shop.database, shop.folder, options, silent))
     with pytest.raises(RecipeError, match="titles"):
         open_task("commerce", {"titles": "always"}, shop.folder)

@@ -320,7 +320,7 @@ def test_what_a_gold_query_leaves_open(shops):
         try:
             return " ".join(f"{len(tie.rows)}/{tie.take}" for tie in gold_of(shops[0], sql).ties)
         except DataError as error:
-            return "error" if re.search("gold query|ordered by", str(error)) else str(error)
+            return "error" if re.search("gold query|ordered", str(error)) else str(error)
 
     assert {sql: left_open(sql) for sql in QUERIES["ties"]} == QUERIES["ties"]
 
@@ -451,7 +451,7 @@ def test_a_gold_query_may_find_nothing_on_a_database_but_not_on_all(shops):
         ]
         == 0
     )
-    with pytest.raises(DataError, match="returns no row anywhere"):
+    with pytest.raises(DataError, match="no row anywhere"):
         judge(reference, gold, shops[:1])
 
 
@@ -511,9 +511,7 @@ def test_a_record_whose_gold_query_asks_nothing_is_refused_at_the_first_verdict(
     rows[3]["reference"]["sql"] = sql
     write_jsonl(only_rows / "test.jsonl", rows)
     task = open_task("commerce", {"job": "sql_qa", "data": str(only_rows)}, only_rows / "unused")
-    with pytest.raises(
-        RewardError, match=f"r3: the gold query .* returns {what} on each of 3 databases"
-    ):
+    with pytest.raises(RewardError, match=f"r3: .* {what} .* 3 databases"):
         task.judge(task.examples("test")[0], "")
 
 
@@ -635,7 +633,7 @@ def test_a_gold_query_that_is_wrong_is_an_error_and_no_reward(shops, only_rows):
     row["reference"]["sql"] = "SELECT coluna FROM orders"
     write_jsonl(only_rows / "test.jsonl", [row])
     task = open_task("commerce", {"job": "sql_qa", "data": str(only_rows)}, only_rows / "unused")
-    with pytest.raises(DataError, match="the gold query SELECT coluna FROM orders gives no result"):
+    with pytest.raises(DataError, match=r"SELECT coluna .* result"):
         task.judge(task.examples("test")[0], "")
 
 
@@ -644,9 +642,7 @@ def test_a_database_that_is_none_is_named(shops, tmp_path, content):
     database = tmp_path / "shop-1.db"
     if content is not None:
         database.write_bytes(content)
-    with pytest.raises(
-        DataError, match=r"shop-1.db (cannot be read as a database|has no table customers)"
-    ):
+    with pytest.raises(DataError, match=r"shop-1\.db (cannot|.* customers)"):
         run(database, "SELECT 1")
 
 
@@ -669,9 +665,9 @@ def test_a_database_without_a_table_is_named_before_anything_is_judged(shops, on
         lambda: run(second, "SELECT 1"),
         lambda: open_task("commerce", options, only_rows / "unused").examples("test"),
     ):
-        with pytest.raises(DataError, match=r"shop-2.db has no table order_reviews") as caught:
+        with pytest.raises(DataError, match=r"shop-2\.db .* order_reviews") as caught:
             fails()
-        assert caught.value.fix == "remove it to have it built"
+        assert "remove" in caught.value.fix
     assert open_task("commerce", {**options, "databases": 1}, only_rows / "unused").examples("test")
     assert [path.name for path in second.parent.iterdir()] == ["shop-2.db"], (
         "to check what is there builds nothing"
@@ -715,7 +711,7 @@ def test_sqlglot_is_asked_for_when_the_task_is_opened_and_imported_by_the_first_
     found = subprocess.run(
         [sys.executable, "-c", code, only_rows], check=False, capture_output=True, text=True
     )
-    assert "the job sql_qa needs sqlglot, which is not installed" in found.stderr
+    assert "sql_qa needs sqlglot" in found.stderr
     assert "pip install ./environments/commerce" in found.stderr
 
 

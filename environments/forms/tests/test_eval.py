@@ -184,7 +184,7 @@ def test_a_form_that_never_arrived_says_why(library):
         assert (mistake.what, mistake.expected) == ("the form", "sent, and accepted")
         return mistake.received
 
-    assert received("blank") == "no action could be read from the answer"
+    assert "no action" in received("blank")
     assert "refused" in received("submit-only")
     assert (
         library.mistakes(example, example.gold.rsplit("\n", 1)[0])[0].received == "nothing was sent"

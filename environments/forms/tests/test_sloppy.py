@@ -80,7 +80,7 @@ def test_one_dial_moves_no_draw_of_the_other():
 
 
 def test_the_benchmark_has_no_use_for_them():
-    with pytest.raises(RecipeError, match=r"no use for task\.options\.sloppiness"):
+    with pytest.raises(RecipeError, match=r"task\.options\.sloppiness"):
         open_task(
             "forms",
             {"suite": "formfactory", "path": ".", "sloppiness": {"unsent": 0.5}},

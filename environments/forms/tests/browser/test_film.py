@@ -1,5 +1,7 @@
 """Pictures of a plan."""
 
+import re
+
 from environments.forms.tests.small import small_form
 from plumbline_browser.chromium import MOST
 from plumbline_browser.plans.actions import Plan, Submit, Type
@@ -19,14 +21,10 @@ def test_a_plan_as_a_strip_of_pictures_that_keeps_its_ends():
     assert all(
         frame.image.startswith(b"\xff\xd8") and len(frame.image) < 100_000 for frame in frames
     )
-    assert captions[0] == "before step 1: Type 'Ada' into the 'Name' field"
-    assert captions[1].startswith("not found, nothing is called 'Nothing'; step 2")
-    assert captions[2] == "before step 4: Click the Submit button"
-    assert captions[3].startswith("refused, not sent, 'Code': not in the format that is asked for")
-    assert captions[-3:] == [
-        *(
-            "before step 18: Click the Submit button",
-            "after step 18: Click the Submit button",
-            "the end",
-        )
-    ]
+    assert re.match("before step 1: .*'Ada'", captions[0])
+    assert captions[1].startswith("not found, ")
+    assert "'Nothing'; step 2" in captions[1]
+    assert captions[2].startswith("before step 4: ")
+    assert re.match("refused, .*'Code': ", captions[3])
+    ends = [caption.partition(":")[0] for caption in captions[-3:]]
+    assert ends == ["before step 18", "after step 18", "the end"]

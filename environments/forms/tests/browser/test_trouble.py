@@ -194,7 +194,7 @@ def test_nothing_but_the_site_can_be_reached(visit):
 
 def test_without_a_browser_the_error_says_what_to_do(monkeypatch):
     monkeypatch.setenv(VARIABLE, "/no/such/browser")
-    with pytest.raises(RecipeError, match="which is no program"):
+    with pytest.raises(RecipeError, match=f"{VARIABLE} is /no/such/browser"):
         find_chromium()
     monkeypatch.delenv(VARIABLE)
     monkeypatch.setenv("PATH", "")

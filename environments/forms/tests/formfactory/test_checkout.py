@@ -2,6 +2,7 @@
 it."""
 
 import builtins
+import re
 import shutil
 import sys
 import warnings
@@ -33,7 +34,7 @@ def test_the_table_adds_up():
 
 
 def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(DataError, match=r"there is no folder .*nowhere") as caught:
+    with pytest.raises(DataError, match="nowhere") as caught:
         open_forms({**BENCHMARK, "path": str(tmp_path / "nowhere")}, tmp_path, silent)
     assert "git clone" in caught.value.fix
 
@@ -42,9 +43,7 @@ def test_missing_files_are_listed(layout, tmp_path):
     copy = shutil.copytree(layout, tmp_path / "copy")
     (copy / "app.py").unlink()
     (copy / f"data/data1/{STEMS['A15']}.json").unlink()
-    with pytest.raises(
-        DataError, match=r"lacks app\.py, data/data1/student_courses\.json\n"
-    ) as caught:
+    with pytest.raises(DataError, match=r" app\.py, data/data1/student_courses\.json\n") as caught:
         open_forms({**BENCHMARK, "path": str(copy), "forms": ["A15"]}, tmp_path, silent)
     assert "no complete checkout" in caught.value.cause
 
@@ -57,15 +56,15 @@ def test_a_whole_checkout_is_asked_for_where_no_forms_are_named(layout, tmp_path
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"splits": "80-10-10"}, "the suite own has no use for task.options.splits"),
+        ({"splits": "80-10-10"}, "suite own .* task.options.splits"),
         (
             {**BENCHMARK, "path": "x", "records": 20, "noise": {"stars": 1}},
-            "no use for .*records, .*noise",
+            "no .*records, .*noise",
         ),
-        ({**BENCHMARK, "path": "x", "forms": ["A16"]}, "there is no form A16"),
+        ({**BENCHMARK, "path": "x", "forms": ["A16"]}, "no form A16"),
         (
             {**BENCHMARK, "path": "x", "forms": ["thesis-defence"]},
-            "there is no form thesis-defence",
+            "no form thesis-defence",
         ),
     ],
 )
@@ -109,7 +108,7 @@ def test_without_flask(layout, tmp_path, monkeypatch):
     ("source", "said"),
     [
         ("import not_installed_anywhere", "cannot be imported: .*not_installed_anywhere"),
-        ("app = 1", "no Flask application named app and no function save_submission_to_json"),
+        ("app = 1", "Flask .* app .* save_submission_to_json"),
         ("from flask import Flask\napp = Flask(__name__)", "no function save_submission_to_json"),
         ("def broken(:", "cannot be imported"),
     ],
@@ -140,15 +139,13 @@ def test_drift_is_said(layout, tmp_path):
         warnings.simplefilter("always")
         open_forms({**BENCHMARK, "path": str(layout), "forms": ["D12"]}, tmp_path, silent)
     (said,) = [str(one.message) for one in caught if one.category is DriftWarning]
-    assert said == (
-        "FormFactory D12 has drifted: 3 fields, where 11 are known; 2 records, where 50 are known"
-    )
+    assert re.findall(r"\w*\d+", said) == ["D12", "3", "11", "2", "50"]
 
 
 def test_records_that_nobody_could_send_are_left_out(root, tmp_path):
     path = root / "data/data1/Health_Insurance.json"
     path.write_text('[{"Policy Number": "P-1", "Colour": "red"}, {"Policy Number": ""}]')
-    with pytest.warns(DriftWarning, match=r"that no label reads: Colour; records left out, .*: 1"):
+    with pytest.warns(DriftWarning, match=r"no label .*: Colour; .*: 1"):
         task = open_forms({**BENCHMARK, "path": str(root), "forms": ["F13"]}, tmp_path, silent)
     assert [example.id for example in task.examples("test")] == ["F13-000"]
 

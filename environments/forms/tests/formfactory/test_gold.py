@@ -89,16 +89,16 @@ def test_keys_that_differ_are_placed_and_those_without_a_field_are_noted():
         row_of("G11"), fields, {"Party Name": "Moss Ltd", "x": "1", "X *": "2", "Colour": "red"}
     )
     assert gold.values == {"x": "1", "partyName": "Moss Ltd"}
-    assert gold.unplaced == {
-        "X *": "X has a value already",
-        "Colour": "no label of the page reads so",
-    }
+    assert gold.unplaced.keys() == {"X *", "Colour"}
+    assert "already" in gold.unplaced["X *"]
+    assert "no label" in gold.unplaced["Colour"]
     assert gold.unknown == ("Colour",)
 
 
 def test_what_is_known_to_have_no_field_is_no_drift():
     gold = read_gold(row_of("H11"), (one("text"),), {"X": "1", "Scope of Work": "all of it"})
-    assert gold.unplaced == {"Scope of Work": "a heading on the page, not a field"}
+    assert gold.unplaced.keys() == {"Scope of Work"}
+    assert "heading" in gold.unplaced["Scope of Work"]
     assert gold.unknown == ()
     assert [told.label for told in gold.told] == ["X"]
 
@@ -114,9 +114,9 @@ def test_references_say_where_every_value_came_from(examples):
     assert examples["A13-000"].reference["levels"] == levels
     assert examples["A13-000"].reference["values"]["income"] == "mid"
     assert examples["A13-001"].reference["values"]["income"] == "high"
-    assert examples["A13-002"].reference["unfillable"] == {
-        "g": {"gold": "9.9", "reason": "out of the range of the page (max)"}
-    }
+    assert examples["A13-002"].reference["unfillable"].keys() == {"g"}
+    assert examples["A13-002"].reference["unfillable"]["g"]["gold"] == "9.9"
+    assert "(max)" in examples["A13-002"].reference["unfillable"]["g"]["reason"]
     assert examples["A15-000"].reference["values"]["courses[]"] == ["K1", "K3"]
     assert examples["A15-001"].reference["unfillable"]["semester"]["gold"] == "Winter 2030"
     assert examples["B13-000"].reference["values"]["address"] == "1 Fern Way Mossby"
@@ -149,7 +149,7 @@ def test_documents_are_split_at_the_number_that_is_due():
 
 @pytest.mark.parametrize("count", [2, 4])
 def test_documents_that_do_not_match_their_records(count):
-    with pytest.raises(DataError, match=f"x.txt has 3 numbered texts for {count} records"):
+    with pytest.raises(DataError, match=f"x.txt has 3 .* {count} records"):
         split_documents("1. a\n2. b\n3. c", count, "x.txt")
 
 

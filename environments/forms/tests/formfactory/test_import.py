@@ -95,7 +95,7 @@ def test_everything_is_test_unless_it_is_dealt(open_layout, task, examples):
     assert dealt.splits == ("train", "val", "test")
     # Forms of two or three records have none to spare.
     assert {example.id for example in dealt.examples("train")} == set(examples)
-    with pytest.raises(DataError, match="the split val of the chosen forms is empty"):
+    with pytest.raises(DataError, match=r"split val .* empty"):
         dealt.examples("val")
 
 
