@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from plumbline.errors import ModelError, RecipeError
-from plumbline.evaluation.models import ModelOptions, evaluate_model, options_as_trained
+from plumbline.evaluation.models import evaluate_model
 from plumbline.policies import open_policy
-from plumbline.policies.saved import saved_settings
+from plumbline.policies.opening import ModelOptions, options_as_trained, saved_settings
 from plumbline.recipe import ModelSection, parse_recipe
 from plumbline.runs.run import Observer
 from plumbline.storage import read_json, write_json

@@ -20,16 +20,15 @@ from benchmarks.architectures import (
     verdict,
 )
 from plumbline.errors import ModelError
-from plumbline.evaluation.models import ModelOptions
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive import probe as probing
 from plumbline.policies.autoregressive.decoders.cached import CachedDecoder
 from plumbline.policies.autoregressive.options import AutoregressiveModel
-from plumbline.policies.saved import adapter_settings
+from plumbline.policies.opening import ModelOptions, adapter_settings
 from plumbline.recipe import LoraSection
 from plumbline.records import Request, Sampling
 from plumbline.runs.run import Observer
-from plumbline.serve.opening import open_models
+from plumbline.serve.served_models import open_models
 
 KINDS = {
     "llama": "lean, packed, sliced",
@@ -192,7 +191,7 @@ def test_no_answer_depends_on_the_company_of_its_request(name, tmp_path):
 def test_a_dynamic_rotary_that_begins_within_the_context_ends_it(tmp_path, monkeypatch):
     """As it would where the config's own length is not that of the context."""
     folder = made(tmp_path / "model", "llama, dynamic")
-    monkeypatch.setattr("plumbline.policies.pretrained.loading._context", lambda *_: 1024)
+    monkeypatch.setattr("plumbline.policies.pretrained.causal_model._context", lambda *_: 1024)
     policy = opened(folder)
     assert policy.context == 255  # at 256 they stay as a longer pass has left them
     first = drawn(policy, ["a" * 10])[0]

@@ -25,10 +25,10 @@ from transformers.utils.chat_template_utils import _compile_jinja_template
 
 from plumbline.api import sample_trajectories
 from plumbline.errors import DataError, ModelError
-from plumbline.evaluation.models import ModelOptions, options_as_trained
 from plumbline.export.export import Export, export
 from plumbline.export.weights import open_float32, write_merged
 from plumbline.policies import open_policy
+from plumbline.policies.opening import ModelOptions, options_as_trained
 from plumbline.policies.pretrained import render_process, rendering
 from plumbline.policies.pretrained.chat import CHATML, Chat
 from plumbline.recipe import LoraSection, ModelSection, options_of

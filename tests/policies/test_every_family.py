@@ -13,8 +13,8 @@ import torch
 from plumbline.api import sample_trajectories
 from plumbline.errors import DataError, ModelError, RecipeError
 from plumbline.policies.canvas import HIDDEN, answer_of
+from plumbline.policies.opening import saved_settings
 from plumbline.policies.policy import Policy
-from plumbline.policies.saved import saved_settings
 from plumbline.policies.slots.packing import Grid, packed_length
 from plumbline.recipe import LoraSection
 from plumbline.records import Request

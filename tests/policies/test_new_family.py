@@ -10,14 +10,10 @@ import torch
 
 from plumbline.api import check_policy
 from plumbline.errors import ModelError, RecipeError
-from plumbline.evaluation.models import (
-    ModelOptions,
-    evaluate_model,
-    options_as_trained,
-    settled_keys,
-)
+from plumbline.evaluation.models import evaluate_model
 from plumbline.export.export import Export, export
 from plumbline.policies import open_policy
+from plumbline.policies.opening import ModelOptions, options_as_trained, settled_keys
 from plumbline.recipe import parse_recipe
 from plumbline.records import Sampling
 from plumbline.runs.run import Observer

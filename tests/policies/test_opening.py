@@ -18,11 +18,11 @@ from safetensors.torch import load_file, save_file
 from plumbline.api import sample_trajectories
 from plumbline.errors import DataError, ModelError, PlumblineError
 from plumbline.export.export import Export, export
-from plumbline.policies import check_model, open_policy
-from plumbline.policies.opening import clear_opening_errors
+from plumbline.policies import open_policy
+from plumbline.policies.library_errors import clear_opening_errors
+from plumbline.policies.opening import check_model, check_source
 from plumbline.policies.pretrained.chat import CHATML
 from plumbline.policies.pretrained.tiny import make_tiny
-from plumbline.policies.saved import check_source
 from plumbline.recipe import LoraSection, ModelSection, TinySection, options_of
 from plumbline.records import Sampling
 from plumbline.runs.run import Observer
@@ -755,7 +755,7 @@ def test_a_base_at_an_address_is_not_fetched_because_a_file_says_so(
 
 
 def test_a_pattern_that_takes_years_is_given_up(adapter, monkeypatch):
-    monkeypatch.setattr("plumbline.policies.pretrained.loading.PATIENCE", 0.5)
+    monkeypatch.setattr("plumbline.policies.pretrained.causal_model.PATIENCE", 0.5)
     edit(adapter / "adapter_config.json", target_modules="(([a-z0-9_.]+)+)+X")
     refused(
         adapter,

@@ -18,11 +18,11 @@ from plumbline.export.card import UNKNOWN, find_base
 from plumbline.export.export import Export, export
 from plumbline.export.weights import write_merged
 from plumbline.policies import open_policy
+from plumbline.policies.opening import adapter_base
 from plumbline.policies.pretrained import gguf_writer
 from plumbline.policies.pretrained.adapters import round_weights
 from plumbline.policies.pretrained.gguf_writer import KINDS, compare, write_gguf
 from plumbline.policies.pretrained.tiny import make_tiny
-from plumbline.policies.saved import adapter_base
 from plumbline.recipe import LoraSection, TinySection, options_of
 from plumbline.recipe.execution import EngineSection
 from plumbline.records import Request, Sampling

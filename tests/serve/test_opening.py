@@ -9,12 +9,12 @@ import pytest
 
 from plumbline.cli import main as cli
 from plumbline.errors import EngineError, RecipeError
-from plumbline.evaluation.models import ModelOptions
+from plumbline.policies.opening import ModelOptions
 from plumbline.records import Request, Sampling
 from plumbline.runs.run import Observer
 from plumbline.serve import server as server_module
 from plumbline.serve import vllm_backend
-from plumbline.serve.opening import named_models, open_models
+from plumbline.serve.served_models import named_models, open_models
 from plumbline.serve.server import ServerOptions, token_of
 from plumbline.serve.vllm_backend import Spelling
 from tests.engines import vllm_stand_in as stand_in
@@ -139,7 +139,7 @@ def test_an_autoregressive_model_follows_a_schema_by_a_grammar_where_there_is_xg
     if installed:
         pytest.importorskip("xgrammar", reason="the extra constrained is not installed")
     else:
-        monkeypatch.setattr("plumbline.serve.opening.find_spec", lambda name: None)
+        monkeypatch.setattr("plumbline.serve.served_models.find_spec", lambda name: None)
     (served,) = open_models({"tiny": str(tiny_folder)}, ModelOptions(device="cpu"), Observer())
     schema = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"enum": [["a"]]}}}
     with running([served]) as server:

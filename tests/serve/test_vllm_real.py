@@ -11,9 +11,10 @@ import pytest
 
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
+from plumbline.policies.opening import ModelOptions
 from plumbline.records import Request, Sampling
 from plumbline.runs.run import Observer
-from plumbline.serve.opening import ModelOptions, open_models
+from plumbline.serve.served_models import open_models
 from tests.engines.test_vllm_real import MODEL, WHY
 from tests.serve.serving import running
 

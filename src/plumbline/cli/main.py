@@ -314,7 +314,7 @@ def init(
     The rows' columns are looked at, and the reward is tried on them. Nothing is trained and no
     model is loaded. The exit status is 1 where something must be mended before a training.
     """
-    from plumbline.evaluation.models import settled_keys
+    from plumbline.policies.opening import settled_keys
     from plumbline.runs.record import last_model
     from plumbline.tasks.jsonl.init_recipe import add_script_options, write_init_recipe
 
@@ -492,7 +492,7 @@ def evaluate(
     """Evaluate a model, the oracle or a baseline on a fixed split, with floor and ceiling beside
     it."""
     from plumbline.evaluation.command import EvaluationSpec, each_task, run_evaluation
-    from plumbline.evaluation.models import ModelOptions
+    from plumbline.policies.opening import ModelOptions
     from plumbline.recipe import read_sampling, task_section
     from plumbline.reports.evaluation_output import Outputs, write_outputs
     from plumbline.runs.record import last_model

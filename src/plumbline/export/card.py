@@ -13,12 +13,12 @@ from plumbline.checks.findings_output import summarise_counts
 from plumbline.config.overrides import read_yaml
 from plumbline.errors import RecipeError, RunError
 from plumbline.evaluation.command import EvaluationSpec, each_task, open_task_for
-from plumbline.evaluation.models import evaluate_model, options_as_trained
+from plumbline.evaluation.models import evaluate_model
 from plumbline.evaluation.statistics import Interval, paired_difference
 from plumbline.export.weights import OPTIONS, check_links
 from plumbline.policies.downloads.get import ENTRIES, ORIGIN
-from plumbline.policies.pretrained.gguf_file import is_gguf
-from plumbline.policies.saved import adapter_base, check_source
+from plumbline.policies.model_files import is_gguf
+from plumbline.policies.opening import adapter_base, check_source, options_as_trained
 from plumbline.records import clusters_of
 from plumbline.reports.templating import escape_markdown, render_template
 from plumbline.reports.view import RunView

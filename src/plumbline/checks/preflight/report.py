@@ -26,10 +26,9 @@ from plumbline.errors import (
     RunError,
     UntrustedCodeError,
 )
-from plumbline.policies import NEEDED
 from plumbline.policies.downloads.get import ENTRIES, megabytes
-from plumbline.policies.options import PretrainedModel
-from plumbline.policies.pretrained.gguf_file import is_gguf
+from plumbline.policies.model_files import is_gguf
+from plumbline.policies.opening import needed_packages
 from plumbline.recipe import Recipe, find_recipe, load_recipe
 from plumbline.runs import output_guard
 from plumbline.runs.remote import folder_for, join_address
@@ -313,13 +312,8 @@ def _missing_model(name: str | None, shapes: Shapes | None) -> Iterator[str]:
 
 def _missing_packages(recipe: Recipe) -> Iterator[str]:
     """What has to be installed first."""
-    wanted = [*NEEDED]
-    if isinstance(recipe.model, PretrainedModel):
-        wanted += ["peft"] * (recipe.model.lora is not None) + ["bitsandbytes"] * (
-            recipe.model.quantize is not None
-        )
     lacking = defaultdict[str, list[str]](list)
-    for name in [*wanted, *recipe.run.trackers]:
+    for name in [*needed_packages(recipe.model), *recipe.run.trackers]:
         if (
             find_spec(
                 "torch.utils.tensorboard" if name == "tensorboard" and find_spec("torch") else name

@@ -11,8 +11,8 @@ from typing import Any
 import yaml
 
 from plumbline.errors import UntrustedCodeError
-from plumbline.policies.pretrained.gguf_file import is_gguf
-from plumbline.policies.saved import adapter_base
+from plumbline.policies.model_files import is_gguf
+from plumbline.policies.opening import adapter_base
 from plumbline.recipe import TinySection
 from plumbline.runs.remote import check_named, local_model
 from plumbline.storage import read_object, read_text

@@ -19,10 +19,9 @@ from torch import Tensor
 
 from plumbline.errors import ModelError
 from plumbline.policies.flow.network import FlowConfig, FlowNetwork
-from plumbline.policies.opening import clear_opening_errors, refuse_growth
-from plumbline.policies.pretrained.gguf_file import AGAIN
-from plumbline.policies.pretrained.loading import check_finite, load_tokenizer
-from plumbline.policies.saved import is_pointer
+from plumbline.policies.library_errors import clear_opening_errors, refuse_growth
+from plumbline.policies.model_files import AGAIN, is_pointer
+from plumbline.policies.pretrained.causal_model import check_finite, load_tokenizer
 from plumbline.recipe import ModelSection
 from plumbline.runs import output_guard
 

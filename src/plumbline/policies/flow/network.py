@@ -27,12 +27,13 @@ from torch.nn import functional
 from plumbline.errors import ModelError
 from plumbline.policies.flow.options import FlowModel
 from plumbline.policies.flow.sampler import sinusoid
+from plumbline.policies.library_errors import clear_opening_errors, refuse_growth
 from plumbline.policies.masked.network import Network
 from plumbline.policies.masked.policy import CANVAS, PROMPT, SEQUENCES, check_model
-from plumbline.policies.opening import clear_opening_errors, refuse_growth
-from plumbline.policies.pretrained.loading import check_finite
+from plumbline.policies.model_files import held_bytes
+from plumbline.policies.opening import saved_settings
+from plumbline.policies.pretrained.causal_model import check_finite
 from plumbline.policies.pretrained.policy import make_additive_mask, pad_rows
-from plumbline.policies.saved import held_bytes, saved_settings
 from plumbline.storage import read_object
 
 MODEL_TYPE = "plumbline-flow"

@@ -16,16 +16,8 @@ import numpy as np
 
 from plumbline.config.imports import missing_module_error
 from plumbline.errors import ModelError
-from plumbline.policies.opening import clear_opening_errors
-
-AGAIN = "fetch or copy the model again, and let it finish"
-POINTER = b"version https://git-"
-"""What a file begins with that Git LFS left in another's place."""
-
-
-def is_gguf(source: str) -> bool:
-    """Whether a model's source means a GGUF file, there or not."""
-    return source.lower().endswith(".gguf") and not Path(source).is_dir()
+from plumbline.policies.library_errors import clear_opening_errors
+from plumbline.policies.model_files import AGAIN, POINTER, is_gguf
 
 
 def make_source_arguments(source: str) -> tuple[str, dict[str, str]]:

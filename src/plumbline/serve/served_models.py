@@ -6,10 +6,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from plumbline.errors import RecipeError
-from plumbline.evaluation.models import ModelOptions, options_as_trained
-from plumbline.policies import check_model, open_policy
+from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.policy import AutoregressivePolicy
 from plumbline.policies.memory import clear_memory_errors
+from plumbline.policies.opening import ModelOptions, check_model, options_as_trained
 from plumbline.policies.policy import slowness
 from plumbline.runs.record import last_model
 from plumbline.runs.remote import local_model
