@@ -133,11 +133,6 @@ class ModelOptions:
         """Whether an endpoint is asked, and the model is what it calls one."""
         return self.engine is not None and self.engine.startswith(("http://", "https://"))
 
-    @property
-    def sampling_temperature(self) -> float:
-        """The temperature."""
-        return self.temperature or 0.0
-
 
 def options_as_trained(model: str, options: ModelOptions) -> tuple[ModelSection, Sampling]:
     """How to open a model and how to decode: as its own run did, but for what the command line
@@ -155,11 +150,11 @@ def options_as_trained(model: str, options: ModelOptions) -> tuple[ModelSection,
     family = options_of({"family": "autoregressive", **saved, **given}["family"])
     opened = {**saved, **given, "name": model}
     limits = {
-        "temperature": options.sampling_temperature,
+        "temperature": options.temperature or 0.0,
         "max_tokens": options.max_tokens,
         "steps": options.steps,
     }
-    if options.sampling_temperature == 0:
+    if not options.temperature:
         limits |= {"top_k": 0, "top_p": 1.0}
     sampling |= {key: value for key, value in limits.items() if value is not None}
     # more blocks than --max-tokens has tokens; a family without steps

@@ -34,7 +34,14 @@ from plumbline.policies.chunks import LAUNCHES, Chunk, Layout, join_packs, pack_
 from plumbline.policies.policy import Demonstration, LiveRequest, Policy, Terms, common_sampling
 from plumbline.policies.pretrained.causal_model import Loaded, load
 from plumbline.policies.pretrained.policy import PretrainedPolicy, pad_rows, uses_onednn
-from plumbline.policies.sampling_distribution import Noise, check_drawn, draw, log_prob, uniforms
+from plumbline.policies.sampling_distribution import (
+    PLAIN,
+    Noise,
+    check_drawn,
+    draw,
+    log_prob,
+    uniforms,
+)
 from plumbline.policies.token_logprobs import TokenDistributions, divergence, head_log_prob
 from plumbline.records import Message, Request, Sampling, Trajectory, Transition
 
@@ -186,8 +193,6 @@ width of 96). On a GPU all that fit do.
 WORTH_LAYING_OUT = 16
 """Answers for which the weights are laid out once: that takes as long as three tokens of that
 many."""
-PLAIN = Sampling()
-"""The sampling distribution of supervised training: temperature 1, no filter."""
 Targets = tuple[Sequence[int], Sequence[bool]]
 """A sequence's ids, and which of them are scored."""
 

@@ -31,9 +31,9 @@ from plumbline.policies.pretrained.foreign import BLOCKWISE, LLADA_NAMES, masked
 from plumbline.policies.pretrained.fused import fuse_if_right
 from plumbline.policies.pretrained.numerics import AgreementCheck
 from plumbline.policies.pretrained.policy import make_additive_mask, mask_token, pad_rows
-from plumbline.policies.sampling_distribution import Noise, uniforms
+from plumbline.policies.sampling_distribution import PLAIN, Noise, uniforms
 from plumbline.policies.token_logprobs import TokenDistributions, token_log_prob
-from plumbline.records import Request, Sampling, Trajectory, Transition
+from plumbline.records import Request, Trajectory, Transition
 
 SEQUENCES, PROMPT, CANVAS = 6, 9, 12
 """That are tried (see `AgreementCheck`), tokens of their prompts, and places behind them."""
@@ -122,8 +122,6 @@ the backward pass.
 
 Measured on a Llama with as many key as query heads: 0.09; fewer key heads cost less.
 """
-PLAIN = Sampling()
-"""The sampling distribution of supervised training."""
 
 
 class MaskedPolicy(DenoisingPolicy):

@@ -100,10 +100,10 @@ def load(
     if section.threads is not None:
         torch.set_num_threads(section.threads)
     base = adapter_base(source) or source
-    _check_readable(base, section, config_of)
+    config = _read_config(base, section, config_of)
     own = base == source or (Path(source) / "tokenizer_config.json").is_file()
     tokenizer = load_tokenizer(source if own else base, section)
-    model = _model(base, section, config_of, renames)
+    model = _model(base, section, config, renames)
     check_finite(model, base)
     adapter = None
     if is_adapter(source):
@@ -135,15 +135,14 @@ def load(
     chat = open_chat(
         tokenizer, section, source, rows, getattr(model.generation_config, "eos_token_id", None)
     )
-    if (
-        config := model.generation_config
-    ) is not None:  # it is saved with the model, and names what ends an answer here
-        config.eos_token_id = list(chat.stop_ids)
+    # it is saved with the model, and names what ends an answer here
+    if (generation := model.generation_config) is not None:
+        generation.eos_token_id = list(chat.stop_ids)
         try:
-            config.validate(strict=True)
+            generation.validate(strict=True)
         except ValueError:  # of sampling settings that transformers reads, and would not write
             ids = {
-                name: getattr(config, name)
+                name: getattr(generation, name)
                 for name in ("eos_token_id", "bos_token_id", "pad_token_id")
             }
             model.generation_config = GenerationConfig(**ids)
@@ -300,26 +299,26 @@ CAUSAL = (
 )
 
 
-def _check_readable(source: str, section: PretrainedModel, config_of: ConfigOf | None) -> None:
-    """A config that cannot be read would be said of the tokenizer, which asks it for its kind."""
+def _read_config(source: str, section: PretrainedModel, config_of: ConfigOf | None) -> Any:
+    """What `config_of` says. A config that cannot be read would be said of the tokenizer, which
+    asks it for its kind."""
     from transformers import AutoConfig
 
     if is_gguf(source):
-        return
+        return None
     with clear_opening_errors(f"{UNLOADABLE} {source}", CAUSAL):
-        if config_of is None or config_of(source) is None:
+        found = config_of(source) if config_of is not None else None
+        if found is None:
             AutoConfig.from_pretrained(
                 source,
                 trust_remote_code=section.trust_remote_code,
                 local_files_only=is_here(source),
             )
+        return found
 
 
 def _model(
-    source: str,
-    section: PretrainedModel,
-    config_of: ConfigOf | None = None,
-    renames: Mapping[str, str] | None = None,
+    source: str, section: PretrainedModel, config: Any, renames: Mapping[str, str] | None
 ) -> Any:
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
@@ -331,7 +330,7 @@ def _model(
     with clear_opening_errors(
         f"{UNLOADABLE} {source}", _suggest_gguf_fix(source) if file else CAUSAL
     ):
-        if not file and config_of is not None and (config := config_of(source)) is not None:
+        if config is not None:
             options |= {"config": config, "key_mapping": dict(renames) if renames else None}
         if section.quantize == "4bit":
             four_bits = BitsAndBytesConfig(

@@ -30,7 +30,7 @@ from plumbline.policies.pretrained.foreign import slot_config
 from plumbline.policies.pretrained.fused import fuse_if_right
 from plumbline.policies.pretrained.numerics import AgreementCheck
 from plumbline.policies.pretrained.policy import mask_token, pad_rows
-from plumbline.policies.sampling_distribution import Noise
+from plumbline.policies.sampling_distribution import PLAIN, Noise
 from plumbline.policies.slots.options import SlotModel, SlotSampling
 from plumbline.policies.slots.packing import (
     ALL,
@@ -144,8 +144,6 @@ def check_attention(model: Any, source: str, context: int) -> None:
 # Here the mean is each demonstration's own, and 0 where it has no target, so a batch may be cut
 # into any micro-batches.
 
-PLAIN = Sampling()
-"""The sampling distribution of supervised training: temperature 1, no filter."""
 LEAST = 1e-3
 """The smallest probability of a mask, which bounds its weight."""
 
