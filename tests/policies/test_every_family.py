@@ -256,12 +256,12 @@ def test_the_mask_token_may_stand_in_the_config_and_must_have_an_embedding(
 ):
     folder = shutil.copytree(family_folders[family], tmp_path / "model")
     edit(folder / "tokenizer_config.json", mask_token=None)
-    with pytest.raises(ModelError, match="has no mask token"):
+    with pytest.raises(ModelError, match="no mask token"):
         opened(family, folder)
     edit(folder / "config.json", mask_token_id=3)
     assert opened(family, folder).mask_id == 3
     edit(folder / "config.json", mask_token_id=999_999)
-    with pytest.raises(ModelError, match="is 999999, but the model has embeddings for"):
+    with pytest.raises(ModelError, match="999999"):
         opened(family, folder)
 
 

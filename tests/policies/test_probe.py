@@ -195,7 +195,7 @@ def test_a_model_whose_modules_read_each_others_weights_can_be_probed(dtype):
     abilities = probe(model)
     assert not abilities.packing
     assert "packed scoring" in abilities.left_out()
-    assert "lean decoder (model type mamba is not one of" in abilities.left_out()
+    assert "mamba" in abilities.left_out()
     assert_untouched(model, before)
 
 
