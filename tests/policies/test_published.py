@@ -281,7 +281,7 @@ class TestBlocks:
         layout.options = {"block": 3}
         assert far(layout.open(), layout) > 0.1
         layout.config |= {"block_size": 4}
-        with pytest.raises(ModelError, match="blocks of 4 .* 3"):
+        with pytest.raises(ModelError, match=r"blocks of 4 .* 3"):
             layout.save().open()
         layout.options = {"attention": "prefix"}
         with pytest.raises(ModelError, match=r"model\.attention"):

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from os import environ
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,7 +22,7 @@ from plumbline.config.imports import (
     import_own,
     note_file_text,
 )
-from plumbline.errors import ModelError, RecipeError
+from plumbline.errors import ModelError, RecipeError, UntrustedCodeError
 from plumbline.policies.library_errors import clear_opening_errors
 from plumbline.policies.memory import clear_memory_errors, keep_pages
 from plumbline.policies.model_files import (
@@ -423,6 +424,48 @@ def _check_adapter(config: Mapping[str, Any], folder: str) -> None:
         raise ModelError(
             f"the adapter in {folder} {what}, which is no size", f"use the {ADAPTER} saved with it"
         )
+
+
+# -- where a model is ------------------------------------------------------------------------------
+
+
+def find_model_path(name: str) -> Path | None:
+    """Where a model is on this machine; None where it lies at an address that may not be asked (see
+    `check_named`)."""
+    try:
+        check_named(name, "a model")
+    except UntrustedCodeError:  # which is said of the checkpoint
+        return None
+    return Path(local_model(name)).expanduser()
+
+
+def find_model_folder(name: str) -> Path | None:
+    """The directory with a model's weights: itself, an adapter's base, or transformers' cache; None
+    without one."""
+    path = None if is_gguf(name) else find_model_path(name)
+    if path is None:
+        return None
+    if path.is_dir():
+        base = adapter_base(str(path))
+        return path if base is None else find_model_folder(base)
+    hub = Path(
+        environ.get("HF_HUB_CACHE") or f"{environ.get('HF_HOME') or '~/.cache/huggingface'}/hub"
+    ).expanduser()
+    snapshots = hub / f"models--{name.replace('/', '--')}" / "snapshots"
+    whole = [found for found in sorted(snapshots.glob("*")) if (found / "config.json").is_file()]
+    return whole[-1] if whole else None
+
+
+def is_hub_name(name: str) -> bool:
+    """Whether a name is one of the hub's, and no path."""
+    return name.count("/") == 1 and not looks_like_path(name) and not Path(name).exists()
+
+
+def find_run(model: str) -> Path | None:
+    """The folder of the run among whose models a model lies."""
+    place = Path(model).absolute()
+    ours = place.parent.name == "models" and (place.parents[1] / "recipe.yaml").is_file()
+    return place.parents[1] if ours else None
 
 
 # -- what a saved model says of itself -------------------------------------------------------------

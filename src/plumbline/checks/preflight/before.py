@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 from plumbline.checks.check import LEVELS, Context, Finding, MissingDataError
 from plumbline.checks.preflight.shapes import (
     Shapes,
-    find_model_folder,
     find_shapes,
     shapes_from_tiny,
 )
 from plumbline.checks.refusals import final_splits, find_problems
 from plumbline.errors import DataError, ModelError, PlumblineError, UntrustedCodeError
 from plumbline.policies.model_files import has_tokenizer, is_adapter, is_gguf
-from plumbline.policies.opening import NEEDED
+from plumbline.policies.opening import NEEDED, find_model_folder
 from plumbline.recipe import Recipe
 from plumbline.records import Message
 from plumbline.runs.remote import local_model

@@ -16,7 +16,7 @@ from plumbline.checks.check import Check, Examination, Finding, examine
 from plumbline.checks.findings_output import finding_to_json, render_finding, render_findings
 from plumbline.checks.preflight import data, model, overlap, settings
 from plumbline.checks.preflight.before import BeforeRun, TaskPrompts, gather_before_run
-from plumbline.checks.preflight.shapes import Shapes, find_model_folder, is_hub_name
+from plumbline.checks.preflight.shapes import Shapes
 from plumbline.config.imports import missing_module_error
 from plumbline.errors import (
     DataError,
@@ -28,7 +28,7 @@ from plumbline.errors import (
 )
 from plumbline.policies.downloads.get import ENTRIES, megabytes
 from plumbline.policies.model_files import is_gguf
-from plumbline.policies.opening import needed_packages
+from plumbline.policies.opening import find_model_folder, is_hub_name, needed_packages
 from plumbline.recipe import Recipe, find_recipe, load_recipe
 from plumbline.runs import output_guard
 from plumbline.runs.remote import folder_for, join_address

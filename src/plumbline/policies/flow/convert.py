@@ -87,7 +87,7 @@ def convert(
         f"{checkpoint} is no FS-DFM checkpoint", "give an unchanged checkpoint"
     ):
         tensors = _tensors(_read(checkpoint), weights, checkpoint)
-        words = _load(tokenizer)
+        words = load_tokenizer(tokenizer, ModelSection(name=tokenizer))
         config = _config(tensors, heads, context, len(words), checkpoint)
         with refuse_growth(str(checkpoint), checkpoint.stat().st_size), torch.device("meta"):
             network = FlowNetwork(config)
@@ -205,7 +205,3 @@ def _rename(name: str, checkpoint: Path) -> str:
         f"{checkpoint} has a weight {name}, which no FS-DFM network has",
         "give an unchanged checkpoint",
     )
-
-
-def _load(tokenizer: str) -> Any:
-    return load_tokenizer(tokenizer, ModelSection(name=tokenizer))

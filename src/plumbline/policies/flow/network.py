@@ -223,18 +223,11 @@ class FlowNetwork(nn.Module):
         """Read what `save_pretrained` wrote.
 
         Raises:
-            ModelError: no flow model there, or weights that do not fit its config.
+            ModelError: the config is no flow network's, or the weights do not fit it.
         """
         from safetensors.torch import load_file
 
         config, path = Path(folder) / "config.json", Path(folder) / "model.safetensors"
-        if not config.is_file() or read_object(config).get("model_type") != MODEL_TYPE:
-            raise ModelError(
-                f"{folder} holds no flow model (its config.json does not say model_type "
-                f"{MODEL_TYPE})",
-                "convert an FS-DFM checkpoint with plumbline.policies.flow.convert, or name "
-                "another model.family",
-            )
         with clear_opening_errors(
             f"the weights in {folder} are of another model", "use the config.json saved with them"
         ):
