@@ -39,10 +39,10 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from plumbline.errors import PlumblineError
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
+from plumbline.policies.opening import adapter_settings
 from plumbline.policies.pretrained.adapters import write_full
 from plumbline.policies.pretrained.chat import CHATML
 from plumbline.policies.sampling_distribution import noises
-from plumbline.policies.saved import adapter_settings
 from plumbline.recipe import LoraSection
 from plumbline.records import Request, Sampling, Trajectory
 

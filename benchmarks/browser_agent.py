@@ -344,8 +344,8 @@ def planned(
             planner, Planning(plan=task.options.plan, full=task.options.instructions == "full")
         )
     from plumbline.cli.output import show_progress
-    from plumbline.evaluation.models import ModelOptions
-    from plumbline.serve.opening import named_models, open_models
+    from plumbline.policies.opening import ModelOptions
+    from plumbline.serve.served_models import named_models, open_models
     from plumbline_forms.agent.opening import planning_of
 
     sources = named_models([model])

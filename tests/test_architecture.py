@@ -410,7 +410,6 @@ def test_only_named_boundaries_catch_everything():
         "runs/remote_sync.py",
         "runs/remote.py",
         "policies/pretrained/chat.py",
-        "policies/opening.py",
         "policies/forks.py",
         "policies/pretrained/render_process.py",
         "training/checkpoints.py",

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from plumbline.errors import ModelError, RecipeError
-from plumbline.evaluation.models import ModelOptions, evaluate_model, options_as_trained
+from plumbline.evaluation.models import evaluate_model
 from plumbline.policies import open_policy
-from plumbline.policies.saved import saved_settings
+from plumbline.policies.opening import ModelOptions, options_as_trained, saved_settings
 from plumbline.recipe import ModelSection, parse_recipe
 from plumbline.runs.run import Observer
 from plumbline.storage import read_json, write_json
@@ -80,9 +80,7 @@ def test_a_run_has_its_metrics_and_its_laws_hold(finished):
         assert row["train/sampler_scorer_gap"] < 1e-4
         assert math.isfinite(row["train/loss"])
         assert row["train/completion_length"] <= 8
-    assert "every choice that was sampled" in (run.folder / "report.html").read_text(
-        encoding="utf-8"
-    )
+    assert "every choice" in (run.folder / "report.html").read_text(encoding="utf-8")
     assert saved_settings(str(run.folder / "models" / "rl"))["family"] == family
     card = read_json(run.folder / "models" / "rl" / "plumbline.json")
     assert card["model"]["dtype"] == "float32", "what auto was is remembered"
@@ -127,7 +125,7 @@ def test_a_saved_model_is_opened_as_what_it_is(finished):
     with pytest.raises(ModelError, match=f"is of family {family}, not {other}"):
         open_policy(ModelSection(name=saved, family=other), saved)
     if family != "slots":
-        with pytest.raises(ModelError, match="trained with attention: prefix, not full"):
+        with pytest.raises(ModelError, match="attention: prefix"):
             open_policy(ModelSection(name=saved, family=family), saved)
 
 
@@ -212,7 +210,7 @@ def test_scoring_at_another_temperature_than_was_sampled_at_is_noticed(runs, tmp
     wrong = recipe(
         "masked", start=runs("masked"), controls={"score_temperature": 0.3}, max_gap=0.01
     )
-    with pytest.raises(TrainingStopped, match="differ from the sampler's"):
+    with pytest.raises(TrainingStopped, match="sampler's"):
         run_recipe(wrong, tmp_path / "run")
 
 
@@ -220,7 +218,7 @@ def test_scoring_at_another_temperature_than_was_sampled_at_is_noticed(runs, tmp
     ("family", "rl", "message"),
     [
         ("slots", {"algorithm": {"keep": 1}}, "scores a whole rollout"),
-        ("slots", {"algorithm": "espo"}, "cannot do"),
+        ("slots", {"algorithm": "espo"}, "family slots, .* masked"),
     ],
 )
 def test_what_a_family_cannot_do_is_said(family, rl, message, runs, tmp_path, monkeypatch):
@@ -289,7 +287,7 @@ def test_a_run_that_makes_the_model_worse_says_so_while_it_trains(tmp_path):
         said = [
             event["message"] for event in run.files["events"].rows() if event["kind"] == "worse"
         ]
-        assert all("on the same 40 examples, most of all in letters" in message for message in said)
+        assert all(" 40 examples" in message and "letters" in message for message in said)
         return [int(message.split()[1]) for message in said]
 
     run = run_recipe(parse_recipe(settings), tmp_path / "slow")

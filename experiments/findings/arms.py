@@ -12,7 +12,8 @@ import yaml
 
 from plumbline.algorithms import ALGORITHMS
 from plumbline.algorithms.grpo import Grpo
-from plumbline.evaluation.models import ModelOptions, evaluate_model
+from plumbline.evaluation.models import evaluate_model
+from plumbline.policies.opening import ModelOptions
 from plumbline.recipe import Recipe, load_recipe
 from plumbline.records import Evaluation
 from plumbline.runs.evaluations import EvaluationKey

@@ -27,7 +27,8 @@ from plumbline.checks.preflight.report import dry_run as look_ahead
 from plumbline.checks.refusals import check_recipe
 from plumbline.config.imports import consent, import_named, note_typed
 from plumbline.errors import RecipeError
-from plumbline.evaluation.models import ModelOptions, check_name, evaluate_model
+from plumbline.evaluation.models import check_name, evaluate_model
+from plumbline.policies.opening import ModelOptions
 from plumbline.policies.policy import Policy, Sampler
 from plumbline.recipe import Recipe, section
 from plumbline.records import Evaluation, Example, Message, Request, Sampling, Trajectory

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import plumbline
 from plumbline.checks.audit import cheats
 from plumbline.cli.main import app
-from plumbline.evaluation.models import ModelOptions
+from plumbline.policies.opening import ModelOptions
 from plumbline.runs.run import Run
 from plumbline.storage import write_jsonl
 from plumbline.tasks.jsonl.rows import JsonlOptions

@@ -11,7 +11,7 @@ from plumbline.api import sample_trajectories
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.pretrained import adapters, fused
-from plumbline.policies.pretrained.loading import load
+from plumbline.policies.pretrained.causal_model import load
 from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.recipe import LoraSection, TinySection
 from plumbline.records import Sampling

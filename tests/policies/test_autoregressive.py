@@ -165,7 +165,7 @@ def test_dropout_is_off_even_where_the_model_asks_for_it(architectures):
 
 
 def test_an_engine_asked_for_by_name_that_does_not_fit_is_an_error(architectures):
-    with pytest.raises(ModelError, match="lean does not fit"):
+    with pytest.raises(ModelError, match=r"model\.decoder: lean"):
         opened(architectures["gpt2"], decoder="lean")
     with pytest.raises(ModelError, match="packed differs"):
         opened(architectures["gemma2"], scoring="packed")
@@ -176,10 +176,7 @@ def test_a_step_that_fails_at_loading_leaves_the_lean_decoder_out(architectures,
         raise RuntimeError("no kernel image is available")
 
     monkeypatch.setattr(LeanDecoder, "step", broken)
-    assert (
-        opened(architectures["llama"]).engine["why_not_lean"]
-        == "it fails here: no kernel image is available"
-    )
+    assert "kernel image" in opened(architectures["llama"]).engine["why_not_lean"]
 
 
 class Even:

@@ -25,10 +25,10 @@ from transformers.utils.chat_template_utils import _compile_jinja_template
 
 from plumbline.api import sample_trajectories
 from plumbline.errors import DataError, ModelError
-from plumbline.evaluation.models import ModelOptions, options_as_trained
 from plumbline.export.export import Export, export
 from plumbline.export.weights import open_float32, write_merged
 from plumbline.policies import open_policy
+from plumbline.policies.opening import ModelOptions, options_as_trained
 from plumbline.policies.pretrained import render_process, rendering
 from plumbline.policies.pretrained.chat import CHATML, Chat
 from plumbline.recipe import LoraSection, ModelSection, options_of
@@ -284,7 +284,7 @@ def test_a_copy_of_a_policy_asks_in_the_same_way(tiny_policy):
 
 
 def test_a_message_that_is_no_text_to_a_tokenizer():
-    with pytest.raises(DataError, match="half of a pair of surrogates"):
+    with pytest.raises(DataError, match="surrogates"):
         Chat(tokenizer_of()).prompt([{"role": "user", "content": "oi\ud800"}])
     with pytest.raises(DataError, match="without a message"):
         Chat(tokenizer_of()).prompt([])
@@ -309,7 +309,7 @@ def test_a_model_may_name_one_end_or_several(stops, found):
 
 @pytest.mark.parametrize("stops", ["</s>", 2.5, [[1]], True, {"a": 1}])
 def test_ends_that_are_no_ids(stops):
-    with pytest.raises(ModelError, match="eos_token_id of the model is"):
+    with pytest.raises(ModelError, match="eos_token_id"):
         Chat(tokenizer_of(), stops)
 
 
@@ -389,7 +389,7 @@ def test_a_finished_turn_begins_where_a_prompt_ends():
     analysis = asks.replace("final<|message|>{% endif", "analysis<|message|>{% endif")
     silent = CHATML.replace("{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}", "")
     for wrong in (analysis, silent):
-        with pytest.raises(ModelError, match="and begins a finished one with"):
+        with pytest.raises(ModelError, match="begins a finished"):
             Chat(tokenizer_of(template=wrong, special=(*marks, "<|im_start|>", "<|im_end|>")))
 
 
@@ -561,7 +561,7 @@ def test_a_template_has_a_bound_of_memory(name):
 @pytest.mark.parametrize("name", SLOW)
 def test_a_template_has_a_bound_of_time(monkeypatch, name):
     monkeypatch.setattr(rendering, "SECONDS", 0.2)
-    with pytest.raises(ModelError, match=r"it takes over 0\.2 s of the processor"):
+    with pytest.raises(ModelError, match=r"0\.2 s"):
         Chat(tokenizer_of(template=SLOW[name] + CHATML)).prompt(
             [{"role": "user", "content": "now"}]
         )
@@ -706,11 +706,11 @@ def test_messages_that_a_template_refuses_and_those_it_fails_at():
         "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
     )
     chat = Chat(tokenizer_of(template=gemma))
-    with pytest.raises(DataError, match="refuses these messages: System role not supported"):
+    with pytest.raises(DataError, match="System role"):
         chat.prompt([{"role": "system", "content": "a"}, *USER])
-    with pytest.raises(DataError, match="refuses these messages: roles must alternate"):
+    with pytest.raises(DataError, match="roles must alternate"):
         chat.prompt([*USER, *USER])
-    with pytest.raises(ModelError, match="the chat template fails: UndefinedError"):
+    with pytest.raises(ModelError, match="UndefinedError"):
         chat.prompt([{"role": "user", "content": "fail"}])
     asks = (
         "{% if messages[0].role != 'system' %}{{ raise_exception('a system message first') }}{% "

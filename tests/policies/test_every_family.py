@@ -11,12 +11,14 @@ import pytest
 import torch
 
 from plumbline.api import sample_trajectories
+from plumbline.config.imports import import_own
 from plumbline.errors import DataError, ModelError, RecipeError
 from plumbline.policies.canvas import HIDDEN, answer_of
+from plumbline.policies.opening import saved_settings
 from plumbline.policies.policy import Policy
-from plumbline.policies.saved import saved_settings
 from plumbline.policies.slots.packing import Grid, packed_length
-from plumbline.recipe import LoraSection
+from plumbline.recipe import LoraSection, options_of
+from plumbline.recipe.families import ABILITIES
 from plumbline.records import Request
 from tests.policies.families import CHATS, SAMPLINGS, answers, drawn, edit, move, opened
 from tests.policies.slots.models import MASK
@@ -39,6 +41,14 @@ ADAPTED = [
 ]
 ADAPTED += [(name, LORA) for name in ("autoregressive", "masked", "slots", "flow of a backbone")]
 """Published flow networks have no adapters."""
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_declares_what_it_can(family):
+    kind = import_own(options_of(family).policy, "policy family")
+    assert options_of(family).can == {
+        name for name in ABILITIES if getattr(kind, name) is not getattr(Policy, name)
+    }
 
 
 KEPT: dict[str, Policy] = {}
@@ -246,12 +256,12 @@ def test_the_mask_token_may_stand_in_the_config_and_must_have_an_embedding(
 ):
     folder = shutil.copytree(family_folders[family], tmp_path / "model")
     edit(folder / "tokenizer_config.json", mask_token=None)
-    with pytest.raises(ModelError, match="has no mask token"):
+    with pytest.raises(ModelError, match="no mask token"):
         opened(family, folder)
     edit(folder / "config.json", mask_token_id=3)
     assert opened(family, folder).mask_id == 3
     edit(folder / "config.json", mask_token_id=999_999)
-    with pytest.raises(ModelError, match="is 999999, but the model has embeddings for"):
+    with pytest.raises(ModelError, match="999999"):
         opened(family, folder)
 
 

@@ -12,7 +12,7 @@ from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.pretrained import fused
-from plumbline.policies.pretrained.loading import checkpoint_layers
+from plumbline.policies.pretrained.causal_model import checkpoint_layers
 from plumbline.recipe import LoraSection
 from tests.policies.test_adapters import adapted
 

@@ -10,14 +10,10 @@ import torch
 
 from plumbline.api import check_policy
 from plumbline.errors import ModelError, RecipeError
-from plumbline.evaluation.models import (
-    ModelOptions,
-    evaluate_model,
-    options_as_trained,
-    settled_keys,
-)
+from plumbline.evaluation.models import evaluate_model
 from plumbline.export.export import Export, export
 from plumbline.policies import open_policy
+from plumbline.policies.opening import ModelOptions, options_as_trained, settled_keys
 from plumbline.recipe import parse_recipe
 from plumbline.records import Sampling
 from plumbline.runs.run import Observer
@@ -90,18 +86,16 @@ def test_a_class_of_the_same_methods_is_told_to_inherit(blocks, tmp_path, monkey
     (tmp_path / "bare_family.py").write_text(bare, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     write_json(tmp_path / "model" / "table.json", {"alphabet": "ab", "logits": [[0.0, 1.0]]})
-    with pytest.raises(ModelError, match="is no subclass of Policy"):
+    with pytest.raises(ModelError, match="subclass of Policy"):
         open_policy(section("bare_family:TabularPolicy"), str(tmp_path / "model"))
 
 
 def test_a_recipe_names_it(family):
     assert section(family).family == family
     assert section(family, sharpness=2).sharpness == 2.0
-    with pytest.raises(
-        RecipeError, match=r"unknown key model\.sharpnes \(did you mean sharpness\?\)"
-    ):
+    with pytest.raises(RecipeError, match=r"model\.sharpnes \(.* sharpness"):
         section(family, sharpnes=2)
-    with pytest.raises(RecipeError, match=r"unknown key model\.lora"):
+    with pytest.raises(RecipeError, match=r"key model\.lora"):
         section(family, lora={"rank": 2})
 
 
@@ -124,9 +118,7 @@ def test_a_saved_model_is_asked_by_the_options_that_it_was_trained_with(family, 
     again = evaluate_model(saved, task, task.examples("val"), "val", how, Observer())
     (stored,) = [e for key, e in run.evaluations().items() if str(key) == "rl.val.sampled"]
     assert [row.completion for row in again.rows] == [row.completion for row in stored.rows]
-    with pytest.raises(
-        RecipeError, match=r"sampling\.steps is read by masked and slots and flow only"
-    ):
+    with pytest.raises(RecipeError, match=r"sampling\.steps .* flow"):
         options_as_trained(saved, ModelOptions(steps=4))
     done = export(Export(model=str(run.folder), out=tmp_path / "out", evaluate=2), Observer())
     assert (done.figures["parameters"], done.changes[0].same) == (24, 2)

@@ -185,12 +185,12 @@ def test_a_flow_is_saved_and_opened_like_any_model(backbone, tmp_path, lora):
     assert torch.equal(logits(again, tokens, 0.3), logits(policy, tokens, 0.3))
     assert again.canvas == 5
     assert again.engine["backbone"] == "llama"
-    with pytest.raises(ModelError, match=r"not of model\.conditioning"):
+    with pytest.raises(ModelError, match=r"model\.conditioning"):
         opened(folder, "flow", lora=lora, conditioning=16)
-    with pytest.raises(ModelError, match="is of family flow, not masked"):
+    with pytest.raises(ModelError, match="family flow"):
         opened(folder, "masked", lora=lora)
     (folder / FILE).unlink()
-    with pytest.raises(ModelError, match="not told the time"):
+    with pytest.raises(ModelError, match=FILE):
         opened(folder, "flow", lora=lora)
 
 
@@ -232,7 +232,7 @@ def test_a_backbone_that_computes_more_than_its_layers_is_refused(backbone, monk
     monkeypatch.setattr(
         module.TimedBackbone, "_read_out", lambda self, states, condition: 1.1 * self.norm(states)
     )
-    with pytest.raises(ModelError, match="something else one by one"):
+    with pytest.raises(ModelError, match="one by one"):
         opened(backbone, "flow")
 
 
@@ -247,7 +247,7 @@ def test_a_mask_is_named_or_asked_for(backbone, tmp_path, family):
     policy.save(tmp_path / "model", {})
     again = opened(tmp_path / "model", family, mask_token=None)
     assert again.mask_id == policy.mask_id
-    with pytest.raises(ModelError, match="already has the mask"):
+    with pytest.raises(ModelError, match="has the mask"):
         opened(tmp_path / "model", family, mask_token="<|im_start|>")
     sampling = replace(SAMPLINGS[family], temperature=0)
     one, other = (
@@ -280,7 +280,7 @@ def test_a_place_may_be_predicted_at_the_one_before_it(backbone, tmp_path):
     laws = check_policy(moved, CHAT, SAMPLINGS["masked"], draws=200)
     assert laws.gap < 2e-5
     moved.save(tmp_path / "model", {"model": moved_section(backbone).meaning()})
-    with pytest.raises(ModelError, match="trained with predicts_next: True, not None"):
+    with pytest.raises(ModelError, match="predicts_next: True"):
         opened(tmp_path / "model", "masked", lora=LORA)
     assert opened(tmp_path / "model", "masked", lora=LORA, predicts_next=True).network.shifted
 

@@ -249,7 +249,7 @@ def test_planted_faults_do_not_pass(tmp_path, make):
         layout.save().open()
     name = next(key for key in whole if layout.names["down"] in key)
     layout.weights = whole | {name: whole[name].T}
-    with pytest.raises(ModelError, match="other shapes than its config"):
+    with pytest.raises(ModelError, match="other shapes"):
         layout.save().open()
     # no shape tells; the logits do
     for square in [key for key in whole if whole[key].shape == (16, 16)][:1]:
@@ -274,19 +274,19 @@ class TestBlocks:
 
     def test_the_length_of_a_block_is_never_guessed(self, tmp_path):
         layout = sdar(tmp_path).save()
-        with pytest.raises(ModelError, match=r"does not say how long a block is"):
+        with pytest.raises(ModelError, match="block_size"):
             layout.open()
         layout.options = {"block": 4}
         assert far(layout.open(), layout) < 1e-3
         layout.options = {"block": 3}
         assert far(layout.open(), layout) > 0.1
         layout.config |= {"block_size": 4}
-        with pytest.raises(ModelError, match="writes blocks of 4 tokens, not of 3"):
+        with pytest.raises(ModelError, match=r"blocks of 4 .* 3"):
             layout.save().open()
         layout.options = {"attention": "prefix"}
-        with pytest.raises(ModelError, match=r"leave model\.attention out"):
+        with pytest.raises(ModelError, match=r"model\.attention"):
             layout.open()
-        with pytest.raises(ValueError, match="a block may begin in it"):
+        with pytest.raises(ValueError, match="attention: prefix"):
             MaskedModel(name="x", block=4, attention="prefix")
 
     @pytest.mark.parametrize("selector", ["plackett_luce", "random", "threshold", "leftmost"])
@@ -324,19 +324,19 @@ class TestBlocks:
 
     def test_what_needs_the_whole_canvas_is_refused(self, policy):
         sampling = MaskedSampling(max_tokens=PLACES, steps=PLACES)
-        with pytest.raises(RecipeError, match=r"leave sampling\.blocks out"):
+        with pytest.raises(RecipeError, match=r"sampling\.blocks is 2"):
             sample_trajectories(
                 policy, [CHAT], 1, MaskedSampling(max_tokens=PLACES, steps=PLACES, blocks=2), 0
             )
-        with pytest.raises(RecipeError, match="1 steps do not fit"):
+        with pytest.raises(RecipeError, match="1 steps"):
             sample_trajectories(policy, [CHAT], 1, MaskedSampling(max_tokens=PLACES, steps=1), 0)
         ((drawn,),) = sample_trajectories(policy, [CHAT], 1, sampling, 0)
-        with pytest.raises(RecipeError, match="reads a block behind finished ones only"):
+        with pytest.raises(RecipeError, match=r"rl\.algorithm"):
             policy.mask_positions(drawn, np.ones(PLACES, dtype=bool))
 
 
 def test_a_llada_that_is_no_llama_is_refused(tmp_path):
     layout = llada(tmp_path)
     layout.config |= {"alibi": True}
-    with pytest.raises(ModelError, match=r"is no Llama: .* says alibi: True"):
+    with pytest.raises(ModelError, match="alibi: True"):
         layout.save().open()

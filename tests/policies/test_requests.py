@@ -174,7 +174,7 @@ def test_copies_are_draws_of_their_own_and_keys_may_not_repeat(policy, alone):
     }
     assert len(answers) > 4
     request = alone[0][0]
-    with pytest.raises(ValueError, match="keys of their own"):
+    with pytest.raises(ValueError, match="keys"):
         list(policy.sample([request, request]))
 
 

@@ -147,9 +147,8 @@ def test_a_log_on_a_full_disk_fails_no_request(caplog):
         assert "plumbline_log_rows_lost_total 6.0" in httpx.get(f"{server.address}/metrics").text
         metrics = server.metrics
     assert metrics._log.closed
-    assert [one.message for one in caplog.records if "loses rows" in one.message] == [
-        "the log of requests loses rows: [Errno 28] No space left on device"
-    ]
+    (lost,) = (one.message for one in caplog.records if "loses rows" in one.message)
+    assert "[Errno 28]" in lost
 
 
 def test_a_log_that_nobody_reads_is_refused_and_a_pipe_that_somebody_reads_is_none_to_wait_for(
@@ -191,10 +190,7 @@ def test_methods_and_paths(server, post):
     with httpx.Client(base_url=server.address) as client:
         assert client.get("/v1/chat/completions").status_code == 405
         assert client.get("/v1/chat/completions").headers["allow"] == "POST"
-        assert (
-            client.delete("/v1/models").json()["error"]["message"]
-            == "this path does not take DELETE"
-        )
+        assert client.delete("/v1/models").json()["error"]["message"].endswith("DELETE")
         for path in TRICKS:
             with connect(server) as raw:
                 raw.sendall(
@@ -517,8 +513,6 @@ def test_a_port_that_another_server_is_about_to_use_is_taken_before_a_model_is_o
     opened = []
     with bind_socket("127.0.0.1", 0) as first:
         port = first.getsockname()[1]
-        with pytest.raises(
-            EngineError, match=f"cannot serve on 127.0.0.1:{port}: Address already in use"
-        ):
+        with pytest.raises(EngineError, match=f"cannot serve on 127.0.0.1:{port}: Address"):
             serve(lambda: opened.append(1), ServerOptions(port=port), print)
     assert opened == []

@@ -9,12 +9,12 @@ import pytest
 
 from plumbline.cli import main as cli
 from plumbline.errors import EngineError, RecipeError
-from plumbline.evaluation.models import ModelOptions
+from plumbline.policies.opening import ModelOptions
 from plumbline.records import Request, Sampling
 from plumbline.runs.run import Observer
 from plumbline.serve import server as server_module
 from plumbline.serve import vllm_backend
-from plumbline.serve.opening import named_models, open_models
+from plumbline.serve.served_models import named_models, open_models
 from plumbline.serve.server import ServerOptions, token_of
 from plumbline.serve.vllm_backend import Spelling
 from tests.engines import vllm_stand_in as stand_in
@@ -53,7 +53,7 @@ def test_a_token_is_needed_beyond_this_machine(monkeypatch):
     for host in ("127.0.0.1", "127.1.2.3", "::1", "localhost"):
         assert token_of(None, ServerOptions(host=host)) is None
     for host in ("0.0.0.0", "::", "10.0.0.1", "example.org", "127.0.0.1.example.org"):
-        with pytest.raises(RecipeError, match="can be reached from other machines"):
+        with pytest.raises(RecipeError, match="other machines"):
             token_of(None, ServerOptions(host=host))
         assert token_of("SECRET", ServerOptions(host=host)) == "abc"
     for name in ("BAD", "NO_SUCH_NAME"):
@@ -76,7 +76,7 @@ def test_a_run_is_served_by_one_command(run, monkeypatch, capfd):
     client = openai.OpenAI(base_url=address, api_key="none", max_retries=0)
     said = client.chat.completions.create(model="mine", messages=CHAT, max_tokens=5)
     assert 1 <= said.usage.completion_tokens <= 5
-    with pytest.raises(openai.BadRequestError, match="this server gives at most 6"):
+    with pytest.raises(openai.BadRequestError, match="at most 6"):
         client.chat.completions.create(model="mine", messages=CHAT, max_tokens=7)
     opened[0].stop()
     thread.join(60)
@@ -121,12 +121,10 @@ def test_an_autoregressive_model_behind_vllm(behind_vllm, tiny_policy):
     assert said.model_extra["plumbline"]["seed"] is False
     streamed = list(ask(temperature=0, stream=True))
     assert "".join(one.choices[0].delta.content or "" for one in streamed) == wanted.text
-    with pytest.raises(openai.BadRequestError, match="exceed the server's context"):
+    with pytest.raises(openai.BadRequestError, match="the server's context"):
         client.chat.completions.create(model="tiny", messages=CHAT, max_tokens=3000)
     httpd.state.faults.cuts = 0
-    with pytest.raises(
-        openai.InternalServerError, match="the engine behind this model does not answer"
-    ) as caught:
+    with pytest.raises(openai.InternalServerError, match="the engine") as caught:
         ask()
     assert caught.value.status_code == 502
     assert len(ask(n=3).choices) == 3
@@ -139,7 +137,7 @@ def test_an_autoregressive_model_follows_a_schema_by_a_grammar_where_there_is_xg
     if installed:
         pytest.importorskip("xgrammar", reason="the extra constrained is not installed")
     else:
-        monkeypatch.setattr("plumbline.serve.opening.find_spec", lambda name: None)
+        monkeypatch.setattr("plumbline.serve.served_models.find_spec", lambda name: None)
     (served,) = open_models({"tiny": str(tiny_folder)}, ModelOptions(device="cpu"), Observer())
     schema = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"enum": [["a"]]}}}
     with running([served]) as server:
@@ -156,7 +154,7 @@ def test_other_families_are_not_behind_vllm(tmp_path):
     from tests.policies.flow.conftest import make
 
     folder = make(tmp_path / "flow")
-    with pytest.raises(EngineError, match="vLLM has no model of the family flow"):
+    with pytest.raises(EngineError, match="family flow"):
         open_models({"flow": str(folder)}, ModelOptions(engine="vllm", family="flow"), Observer())
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plumbline.errors import ModelError, RunError
-from plumbline.policies.saved import check_source
+from plumbline.policies.opening import check_source
 from plumbline.runs.run import Run
 from plumbline.storage import read_json, write_json, write_text
 from plumbline.training import checkpoints

@@ -11,9 +11,8 @@ from plumbline.config.imports import check_installed, note_addresses
 from plumbline.errors import DataError, ModelError, PlumblineError, RecipeError, RunError
 from plumbline.evaluation.models import check_unseen
 from plumbline.evaluation.replays import check_replayable
-from plumbline.policies import check_model
 from plumbline.policies.downloads.get import ENTRIES
-from plumbline.policies.saved import check_source
+from plumbline.policies.opening import check_model, check_source
 from plumbline.recipe import Recipe, list_recipe_names
 from plumbline.records import Example
 from plumbline.runs.remote import is_address

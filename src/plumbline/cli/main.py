@@ -315,7 +315,7 @@ def init(
     model is loaded. The exit status is 1 where something must be mended before a training.
     """
     from plumbline.checks.audit.trial import try_reward
-    from plumbline.evaluation.models import settled_keys
+    from plumbline.policies.opening import settled_keys
     from plumbline.runs.record import last_model
     from plumbline.tasks.jsonl.init_recipe import add_script_options, write_init_recipe
 
@@ -494,7 +494,7 @@ def evaluate(
     it."""
     from plumbline.checks.audit.trial import check_reward
     from plumbline.evaluation.command import EvaluationSpec, each_task, run_evaluation
-    from plumbline.evaluation.models import ModelOptions
+    from plumbline.policies.opening import ModelOptions
     from plumbline.recipe import read_sampling, task_section
     from plumbline.reports.evaluation_output import Outputs, write_outputs
     from plumbline.runs.record import last_model

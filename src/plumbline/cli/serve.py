@@ -70,11 +70,11 @@ def serve(
     from dataclasses import replace
 
     from plumbline.errors import RecipeError
-    from plumbline.evaluation.models import ModelOptions
+    from plumbline.policies.opening import ModelOptions
     from plumbline.serve.backend import Backend
     from plumbline.serve.limits import PUBLIC, RequestLimits
-    from plumbline.serve.opening import named_models, open_models
     from plumbline.serve.page import routes as page
+    from plumbline.serve.served_models import named_models, open_models
     from plumbline.serve.server import ServerOptions, token_of
     from plumbline.serve.server import serve as run_server
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from plumbline.errors import DataError, RecipeError
 from plumbline.evaluation.evaluate import ORACLE, evaluate_references
-from plumbline.evaluation.models import ModelOptions, baselines_of, check_name, evaluate_model
+from plumbline.evaluation.models import baselines_of, check_name, evaluate_model
 from plumbline.evaluation.replays import check_replayable, replay_episodes
+from plumbline.policies.opening import ModelOptions
 from plumbline.recipe import TaskSection, section
 from plumbline.records import Evaluation, Example
 from plumbline.runs.evaluations import Replay

@@ -1,23 +1,20 @@
 """A model by name, evaluated as its own run evaluated it, but for what the command line says."""
 
 import difflib
-import math
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any, ClassVar
+from typing import Any
 
 from plumbline.engines.vllm_client import check_address
 from plumbline.errors import DataError, PlumblineError, RecipeError
 from plumbline.evaluation.evaluate import ORACLE, Conditions, evaluate_policy, evaluate_reference
-from plumbline.policies import check_model, open_policy
 from plumbline.policies.memory import clear_memory_errors
+from plumbline.policies.opening import ModelOptions, check_model, open_policy, options_as_trained
 from plumbline.policies.policy import Policy, Sampler, slowness
-from plumbline.policies.saved import reach_hub, saved_settings
-from plumbline.recipe import ModelSection, explain_foreign_key, options_of, section
 from plumbline.recipe.execution import EngineSection
 from plumbline.records import Evaluation, Example, Sampling
 from plumbline.rollouts.collect import check_prompts
@@ -26,73 +23,6 @@ from plumbline.runs.remote import local_model
 from plumbline.runs.run import Listener
 from plumbline.tasks import NOWHERE, open_task, task_names
 from plumbline.tasks.task import Task
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelOptions:
-    """How a model is opened and decoded by `plumbline eval` and `plumbline.evaluate`."""
-
-    # how the keywords of `plumbline.evaluate` are checked
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
-
-    temperature: float | None = None
-    """None is 0."""
-    greedy: bool = False
-    """Says once more that the temperature is 0, so that a command line that asks for both is
-    refused."""
-    max_tokens: int | None = None
-    """None takes what the model's own run evaluated with, else 256."""
-    steps: int | None = None
-    """Denoising steps; None takes what the model's own run evaluated with."""
-    family: str | None = None
-    """None takes what the model's directory says, else autoregressive."""
-    seed: int = 0
-    device: str = "auto"
-    dtype: str | None = None
-    """None takes that of the model's own run, else auto."""
-    rows_at_once: int | None = None
-    """Answers drawn side by side; None leaves it to the policy."""
-    chat_template: str | None = None
-    allow_overlap: bool = False
-    engine: str | None = None
-    """vllm draws through a server that is started for it; an address asks an OpenAI-compatible
-    endpoint for a model of that name; None draws in this process."""
-
-    def __post_init__(self) -> None:
-        """Refuse what contradicts itself, and what no model could be opened or sampled with.
-
-        Raises:
-            RecipeError: says which.
-        """
-        if self.temperature is not None and not 0 <= self.temperature < math.inf:
-            raise RecipeError(
-                f"the temperature is {self.temperature}", "give a number from 0 on, and not inf"
-            )
-        if self.engine not in {None, "vllm"} and not self.is_remote:
-            raise RecipeError(
-                f"there is no engine {self.engine}",
-                "give vllm, or an address such as http://host:8000",
-            )
-        section(
-            ModelSection,
-            {"name": "x", "device": self.device, "dtype": self.dtype or "auto"},
-            "the model's options",
-        )
-        if self.greedy and self.temperature:
-            raise RecipeError(
-                f"greedy answers have the temperature 0, not {self.temperature}",
-                "leave out --greedy or --temperature",
-            )
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether an endpoint is asked, and the model is what it calls one."""
-        return self.engine is not None and self.engine.startswith(("http://", "https://"))
-
-    @property
-    def sampling_temperature(self) -> float:
-        """The temperature."""
-        return self.temperature or 0.0
 
 
 def check_name(model: str, task: Task | None, options: ModelOptions) -> None:
@@ -136,9 +66,7 @@ def check_name(model: str, task: Task | None, options: ModelOptions) -> None:
                     f"{models}",
                 )
     opened, _ = options_as_trained(model, options)
-    check_model(opened, model)
-    if options_of(opened.family).policy:
-        reach_hub(local_model(model))
+    check_model(opened, model, hub=True)
 
 
 def baselines_of(task: str, options: Mapping[str, Any]) -> Collection[str]:
@@ -240,55 +168,6 @@ def _open_sampler(policy: Policy, options: ModelOptions, listener: Listener) -> 
     finally:
         engine.close()
     shutil.rmtree(folder)  # after a failure the server's log stays there: the error names it
-
-
-def options_as_trained(model: str, options: ModelOptions) -> tuple[ModelSection, Sampling]:
-    """How to open a model and how to decode: as its own run did, but for what the command line
-    says."""
-    metadata = ModelMetadata.read(model)
-    saved = {**(metadata.model if metadata is not None else {}), **saved_settings(model)}
-    if "lora" not in saved:  # merged, or never quantised: 4 bits are for the base of an adapter
-        saved.pop("quantize", None)
-    opening = ("family", "device", "dtype", "rows_at_once", "chat_template")
-    given = {key: value for key in opening if (value := getattr(options, key)) is not None}
-    sampling = {**metadata.sampling} if metadata is not None else {}
-    if given.get("family", saved.get("family")) != saved.get("family"):
-        # what was saved is another family's; a model that says so itself is refused
-        saved, sampling = {}, {}
-    family = options_of({"family": "autoregressive", **saved, **given}["family"])
-    opened = {**saved, **given, "name": model}
-    limits = {
-        "temperature": options.sampling_temperature,
-        "max_tokens": options.max_tokens,
-        "steps": options.steps,
-    }
-    if options.sampling_temperature == 0:
-        limits |= {"top_k": 0, "top_p": 1.0}
-    sampling |= {key: value for key, value in limits.items() if value is not None}
-    # more blocks than --max-tokens has tokens; a family without steps
-    advice = "leave out --max-tokens or --steps"
-    where = f"{model} cannot be sampled like this"
-    return (
-        section(
-            family.model, opened, "the model's options", inside="model.", hint=explain_foreign_key
-        ),
-        section(
-            family.sampling,
-            sampling,
-            where,
-            inside="sampling.",
-            advice=advice,
-            hint=explain_foreign_key,
-        ),
-    )
-
-
-def settled_keys(model: str) -> dict[str, Any]:
-    """What a recipe that begins with a model says of it: the keys of `model` that its directory has
-    settled."""
-    opened, _ = options_as_trained(model, ModelOptions())
-    settled = opened.model_dump(exclude_defaults=True, exclude={"name", *opened.how})
-    return settled if opened.family == "autoregressive" else {"family": opened.family, **settled}
 
 
 def check_unseen(model: str, examples: Sequence[Example], which: str, fix: str) -> None:

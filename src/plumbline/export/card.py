@@ -13,12 +13,12 @@ from plumbline.checks.findings_output import summarise_counts
 from plumbline.config.overrides import read_yaml
 from plumbline.errors import RecipeError, RunError
 from plumbline.evaluation.command import EvaluationSpec, each_task, open_task_for
-from plumbline.evaluation.models import evaluate_model, options_as_trained
+from plumbline.evaluation.models import evaluate_model
 from plumbline.evaluation.statistics import Interval, paired_difference
 from plumbline.export.weights import OPTIONS, check_links
 from plumbline.policies.downloads.get import ENTRIES, ORIGIN
-from plumbline.policies.pretrained.gguf_file import is_gguf
-from plumbline.policies.saved import adapter_base, check_source
+from plumbline.policies.model_files import is_gguf
+from plumbline.policies.opening import adapter_base, check_source, find_run, options_as_trained
 from plumbline.records import clusters_of
 from plumbline.reports.templating import escape_markdown, render_template
 from plumbline.reports.view import RunView
@@ -91,7 +91,7 @@ def find_source(given: str, public: str | None = None) -> ExportSource:
     else:
         model = local_model(given)
         check_source(model)
-        folder = _run_of(model)
+        folder = find_run(model)
         run, stage = (
             (None, "") if folder is None else (Run.read(folder), Path(model).absolute().name)
         )
@@ -105,7 +105,7 @@ def find_source(given: str, public: str | None = None) -> ExportSource:
             base = local_model(base)
     elif base is None and metadata is None:  # nothing was trained here: it is its own base
         base = model
-    if base is not None and Path(base).is_dir() and _run_of(base) and Path(base).name == "base":
+    if base is not None and Path(base).is_dir() and find_run(base) and Path(base).name == "base":
         base = None  # made on the spot by a run
     known = None if base is None else find_base(base, public)
     if known is None and public is not None:
@@ -113,13 +113,6 @@ def find_source(given: str, public: str | None = None) -> ExportSource:
     return ExportSource(
         model, run, stage or (metadata.stage if metadata is not None else ""), metadata, known
     )
-
-
-def _run_of(model: str) -> Path | None:
-    """The folder of the run among whose models a model lies."""
-    place = Path(model).absolute()
-    ours = place.parent.name == "models" and (place.parents[1] / "recipe.yaml").is_file()
-    return place.parents[1] if ours else None
 
 
 def find_base(source: str, public: str | None = None) -> Base:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from plumbline.errors import ModelError, RecipeError, StorageError
-from plumbline.evaluation.models import options_as_trained
 from plumbline.export import weights
 from plumbline.export.card import (
     ExportSource,
@@ -23,6 +22,7 @@ from plumbline.export.card import (
     model_card,
     open_tasks,
 )
+from plumbline.policies.opening import options_as_trained
 from plumbline.runs import output_guard
 from plumbline.runs.hub import Repository
 from plumbline.runs.run import Listener

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plumbline.errors import DataError, EngineError, ModelError
-from plumbline.evaluation.models import ModelOptions, options_as_trained
 from plumbline.policies import open_policy
-from plumbline.policies.saved import ADAPTER, TOKENIZERS, is_adapter
+from plumbline.policies.model_files import ADAPTER, TOKENIZERS, is_adapter
+from plumbline.policies.opening import ModelOptions, options_as_trained
 from plumbline.records import Message, Request
 from plumbline.runs.metadata import METADATA
 from plumbline.storage import read_object, write_json

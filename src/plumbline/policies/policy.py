@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from plumbline.errors import RecipeError
 from plumbline.policies.memory import Say, ignore_message
+from plumbline.recipe import explain_lacking, foreign_error
 from plumbline.records import Message, Request, Sampling, Trajectory, Transition
 
 if TYPE_CHECKING:
@@ -291,11 +292,7 @@ class Policy(ABC):
         Raises:
             RecipeError: by default, because the family cannot.
         """
-        raise RecipeError(
-            "rl.kl: forward, and a teacher with closed, are not available for a policy of family "
-            f"{self.family}",
-            "set rl.kl to sampled",
-        )
+        raise self._lacks("compare")
 
     def teacher_distributions(
         self,
@@ -309,10 +306,7 @@ class Policy(ABC):
         Raises:
             RecipeError: by default, because the family cannot.
         """
-        raise RecipeError(
-            f"a policy of family {self.family} is no teacher with rl.kl: closed",
-            "set rl.kl to sampled",
-        )
+        raise self._lacks("compare")
 
     def encode(self, messages: Sequence[Message]) -> NDArray[np.int64]:  # noqa: ARG002
         """The prompt of a trajectory that answers a chat.
@@ -320,10 +314,7 @@ class Policy(ABC):
         Raises:
             RecipeError: by default, because the family cannot be given another prompt afterwards.
         """
-        raise RecipeError(
-            f"rl.teacher.hint and again are not available for a policy of family {self.family}",
-            "give rl.teacher.model instead",
-        )
+        raise self._lacks("encode")
 
     def mask_positions(self, trajectory: Trajectory, hidden: NDArray[np.bool_]) -> Transition:  # noqa: ARG002
         """See `plumbline.algorithms.scoring_targets.Scores.mask_positions`.
@@ -332,11 +323,10 @@ class Policy(ABC):
             RecipeError: by default, because the family cannot score an answer with positions
                 hidden.
         """
-        raise RecipeError(
-            "this rl.algorithm scores answers with positions masked, which a policy of family "
-            f"{self.family} cannot do",
-            "set rl.algorithm to one that scores trajectories, such as grpo",
-        )
+        raise self._lacks("mask_positions")
+
+    def _lacks(self, ability: str) -> RecipeError:
+        return foreign_error("the policy", self.family, explain_lacking(ability))
 
     # -- training ----------------------------------------------------------------------------------
 

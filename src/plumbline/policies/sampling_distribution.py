@@ -66,6 +66,10 @@ def uniforms(own: Sequence[torch.Generator], *shape: int) -> Tensor:
     return torch.stack([torch.rand(shape, dtype=torch.float64, generator=each) for each in own])
 
 
+PLAIN = Sampling()
+"""The sampling distribution of supervised training: temperature 1, no filter."""
+
+
 def restrict(logits: Tensor, sampling: Sampling, keep: Tensor | None = None) -> Tensor:
     """Unnormalised log-probabilities [..., V] of the distribution, in float32 (or float64 where the
     logits are).

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from plumbline.policies.sampling_distribution import draw, kl, restrict
+from plumbline.policies.sampling_distribution import PLAIN, draw, kl, log_prob, restrict
 from plumbline.records import Sampling
 
 # -- head ------------------------------------------------------------------------------------------
@@ -278,12 +278,9 @@ class TokenDistributions:
 
 def token_log_prob(distributions: TokenDistributions, tokens: Tensor, sampling: Sampling) -> Tensor:
     """Log-probability [Q] of tokens [Q]."""
-
-    def work(part: TokenDistributions, chosen: Tensor) -> Tensor:
-        restricted = restrict(part.logits(), sampling, keep=chosen)
-        return restricted.gather(-1, chosen.unsqueeze(-1)).squeeze(-1) - restricted.logsumexp(-1)
-
-    return distributions.map_slices(work, tokens)
+    return distributions.map_slices(
+        lambda part, chosen: log_prob(part.logits(), chosen, sampling), tokens
+    )
 
 
 def largest_log_prob(distributions: TokenDistributions, sampling: Sampling) -> Tensor:
@@ -300,16 +297,9 @@ def largest_log_prob(distributions: TokenDistributions, sampling: Sampling) -> T
 def log_confidence(distributions: TokenDistributions, tokens: Tensor) -> Tensor:
     """Log-probability [Q] of tokens [Q] at temperature 1 without filters: what LLaDA's sampler
     ranks places by."""
-
-    def work(part: TokenDistributions, chosen: Tensor) -> Tensor:
-        return _confidence(part.raw_logits(), chosen)
-
-    return distributions.map_slices(work, tokens)
-
-
-def _confidence(raw: Tensor, tokens: Tensor) -> Tensor:
-    raw = raw.float()
-    return raw.gather(-1, tokens.unsqueeze(-1)).squeeze(-1) - raw.logsumexp(-1)
+    return distributions.map_slices(
+        lambda part, chosen: log_prob(part.raw_logits().float(), chosen, PLAIN), tokens
+    )
 
 
 def draw_tokens(
@@ -331,7 +321,7 @@ def draw_with_confidence(
     def work(part: TokenDistributions, numbers: Tensor) -> tuple[Tensor, ...]:
         raw = part.raw_logits()
         tokens, logprobs = draw(raw if part.divisor is None else part.logits(), numbers, sampling)
-        return tokens, logprobs, _confidence(raw, tokens)
+        return tokens, logprobs, log_prob(raw.float(), tokens, PLAIN)
 
     tokens, logprobs, confidence = distributions.map_slices_jointly(work, uniforms)
     return tokens, logprobs, confidence
@@ -348,7 +338,7 @@ def log_less_confident(
         restricted = restrict(raw if part.divisor is None else part.logits(), sampling)
         with torch.no_grad():
             level = raw.float()
-            # as in `_confidence`, so equal ones are equal here
+            # as in `log_confidence`, so equal ones are equal here
             level = level - level.logsumexp(-1, keepdim=True)
             most, equal = most.unsqueeze(-1), equal.unsqueeze(-1)
             above = (level > most) | ((level == most) & ~equal)

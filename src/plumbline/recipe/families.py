@@ -23,6 +23,12 @@ from plumbline.records import Sampling
 
 FAMILIES = ("autoregressive", "masked", "slots", "flow")
 """The families of `plumbline.policies`; `module:Class` is one of yours."""
+ABILITIES: Mapping[str, str] = {
+    "compare": "rl.kl: forward, and closed with rl.teacher, are",
+    "encode": "rl.teacher.hint and again are",
+    "mask_positions": "an rl.algorithm that masks positions of an answer is",
+}
+"""Methods of a policy that not every family has, and what of a recipe asks for each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +42,8 @@ class FamilyOptions:
     frozen dataclass."""
     reads: frozenset[str] = frozenset()
     """Keys of other sections that not every family reads, such as `rl.algorithm.keep`."""
+    can: frozenset[str] = frozenset()
+    """Those of `ABILITIES` that the family has."""
     policy: str = ""
     """The class as `module:Class`, for a family of ours."""
 
@@ -179,25 +187,32 @@ def check_family_keys(recipe: Recipe) -> None:
         for key in sorted(recipe.foreign)
         for value in _value_unless_default(recipe, key)
     ]
-    algorithm = recipe.rl.algorithm if recipe.rl is not None else None
-    if (
-        algorithm is not None
-        and algorithm.families
-        and recipe.model.family in {*FAMILIES} - {*algorithm.families}
-    ):
-        foreign.append(f"rl.algorithm: {algorithm.name} is for {' and '.join(algorithm.families)}")
-    if recipe.rl is not None and recipe.model.family in FAMILIES[1:]:
-        if recipe.rl.kl == "forward" or (
-            recipe.rl.teacher is not None and recipe.rl.kl == "closed"
-        ):
-            foreign.append("rl.kl: forward, and closed with a teacher, are for autoregressive")
-        if recipe.rl.teacher is not None and recipe.rl.teacher.has_hint:
-            foreign.append("rl.teacher.hint and again are for autoregressive")
+    if (rl := recipe.rl) is not None:
+        own = rl.algorithm.families
+        if own and recipe.model.family in {*FAMILIES} - {*own}:
+            foreign.append(f"rl.algorithm: {rl.algorithm.name} is for {' and '.join(own)}")
+        asked = {
+            "compare": rl.kl == "forward" or (rl.teacher is not None and rl.kl == "closed"),
+            "encode": rl.teacher is not None and rl.teacher.has_hint,
+        }
+        lacking = {each for each in asked if asked[each]} - options_of(recipe.model.family).can
+        foreign += map(explain_lacking, sorted(lacking))
     if foreign:
-        raise RecipeError(
-            f"{recipe.name} is of family {recipe.model.family}, but {'; '.join(foreign)}",
-            "leave it out, or set model.family",
-        )
+        raise foreign_error(recipe.name, recipe.model.family, *foreign)
+
+
+def explain_lacking(ability: str) -> str:
+    """Which families have one of `ABILITIES`."""
+    able = [family for family in FAMILIES if ability in options_of(family).can]
+    return f"{ABILITIES[ability]} for {' and '.join(able)}"
+
+
+def foreign_error(name: str, family: str, *foreign: str) -> RecipeError:
+    """The refusal of what a recipe, or who calls a policy, asks of a family that has it not."""
+    return RecipeError(
+        f"{name} is of family {family}, but {'; '.join(foreign)}",
+        "leave it out, or set model.family",
+    )
 
 
 def _value_unless_default(recipe: Recipe, key: str) -> Iterator[Any]:

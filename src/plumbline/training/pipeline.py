@@ -302,8 +302,9 @@ def _teacher(run: Run, policy: Policy, tasks_data: Sequence[TaskData]) -> Policy
         RecipeError: it has another vocabulary, or a hint would be given to a task of several turns.
         DataError: a prompt with its hint does not fit.
     """
+    from plumbline.policies.model_files import is_adapter
+    from plumbline.policies.opening import adapter_settings
     from plumbline.policies.pretrained.policy import check_vocabularies
-    from plumbline.policies.saved import adapter_settings, is_adapter
     from plumbline.training.rl import teacher_chat
 
     recipe = run.recipe

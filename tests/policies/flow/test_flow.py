@@ -165,9 +165,9 @@ def test_training_lowers_its_loss(flow_folder):
 
 
 def test_what_cannot_be_is_said(flow_folder, tiny_folder, tmp_path):
-    with pytest.raises(ModelError, match="holds no flow model"):
+    with pytest.raises(ModelError, match=r"config\.json"):
         FlowNetwork.from_pretrained(tiny_folder)
-    with pytest.raises(ModelError, match="whose weights are all trained"):
+    with pytest.raises(ModelError, match=r"model\.lora"):
         opened(flow_folder, lora={"rank": 2, "alpha": 4})
     broken = make(tmp_path / "broken")
     config = json.loads((broken / "config.json").read_text())

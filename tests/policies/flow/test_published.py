@@ -266,7 +266,7 @@ def test_a_config_of_far_more_than_its_weights(tmp_path, vocabulary, key):
         context=64,
     )
     edit(tmp_path / "ours" / "config.json", **{key: 10**4 if key == "layers" else 2**26})
-    with pytest.raises(ModelError, match="far larger than its weights"):
+    with pytest.raises(ModelError, match=r"ours .* bytes"):
         FlowNetwork.from_pretrained(tmp_path / "ours")
 
 
@@ -305,5 +305,5 @@ def test_without_a_template_it_says_what_to_set(tmp_path, vocabulary):
         heads=HEADS,
         context=64,
     )
-    with pytest.raises(ModelError, match=r"set model\.chat_template to chatml"):
+    with pytest.raises(ModelError, match=r"model\.chat_template"):
         opened(tmp_path / "ours", attention="full")

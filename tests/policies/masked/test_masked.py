@@ -136,7 +136,7 @@ def test_no_steps_at_all_are_refused_where_the_distribution_is_made():
 
 
 def test_an_answer_longer_than_the_canvas_is_an_error(masked_folder):
-    with pytest.raises(DataError, match="exceeds the canvas of 8"):
+    with pytest.raises(DataError, match="canvas of 8"):
         opened(masked_folder).demonstrate(
             [*CHAT, {"role": "assistant", "content": "muito longa " * 9}]
         )
@@ -190,7 +190,7 @@ def test_capped_logits_are_refused(masked_folder, tmp_path):
     model = Gemma2ForCausalLM(
         Gemma2Config(**sizes(masked_folder, head_dim=16, final_logit_softcapping=0.1))
     )
-    with pytest.raises(ModelError, match="not those of its linear head"):
+    with pytest.raises(ModelError, match="linear head"):
         opened(made(model, masked_folder, tmp_path / "gemma"))
 
 
@@ -205,18 +205,18 @@ def test_a_model_that_stays_causal_is_refused(masked_folder):
     check_model(policy.network, "mine")
     AttentionInterface.register("deaf", deaf)
     policy.model.config._attn_implementation = "deaf"
-    with pytest.raises(ModelError, match="mine stays causal whatever mask"):
+    with pytest.raises(ModelError, match="mine stays causal"):
         check_model(policy.network, "mine")
 
 
 def test_a_kept_prompt_that_changes_something_is_refused(policy, monkeypatch):
     honest = policy.network.hidden
     monkeypatch.setattr(policy.network, "hidden", lambda *args: honest(*args) * 1.01)
-    with pytest.raises(ModelError, match=r"set model\.attention to full"):
+    with pytest.raises(ModelError, match=r"model\.attention"):
         check_model(policy.network, "mine")
 
 
 def test_learnt_temperatures_are_never_left_out_silently(masked_folder, tmp_path):
     opened(masked_folder, learned_temperature=True).save(tmp_path / "explored", {})
-    with pytest.raises(ModelError, match=r"set model\.learned_temperature to true"):
+    with pytest.raises(ModelError, match=r"model\.learned_temperature"):
         opened(tmp_path / "explored")

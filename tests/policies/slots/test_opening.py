@@ -65,7 +65,7 @@ def test_a_model_that_ignores_what_it_is_told_is_an_error(
         monkeypatch.setattr(Qwen3ForCausalLM, "forward", capped)
     else:
         monkeypatch.setattr(Qwen3Model, "forward", deaf)
-    with pytest.raises(ModelError, match="does not follow an explicit attention mask"):
+    with pytest.raises(ModelError, match="attention mask"):
         opened(folder, dtype=dtype)
 
 
@@ -81,9 +81,9 @@ def test_the_tiny_model_of_the_recipes_opens(tmp_path):
 
 
 def test_sizes_that_do_not_fit_are_errors(mini):
-    with pytest.raises(RecipeError, match=r"model\.canvas is 7, which is no whole number"):
+    with pytest.raises(RecipeError, match=r"model\.canvas is 7"):
         opened(mini, canvas=7)
-    with pytest.raises(DataError, match="exceed the context of 64"):
+    with pytest.raises(DataError, match="context of 64"):
         sample_trajectories(
             opened(mini), [[{"role": "user", "content": "a " * 60}]], 1, SAMPLING, 0
         )

@@ -96,7 +96,7 @@ def test_it_gives_a_plain_pass_s_logits_and_obeys_both_laws(tmp_path, names):
     assert type(again.model) is Qwen3ForCausalLM
     assert again.model.config.model_type == "qwen3"
     assert far(again, weights) < 1e-3
-    with pytest.raises(ModelError, match="trained with slots of 2"):
+    with pytest.raises(ModelError, match="slots of 2"):
         opened(tmp_path / "saved", slot=4)
 
 
@@ -109,10 +109,10 @@ def test_planted_faults_do_not_pass(tmp_path):
         )
     with pytest.raises(ModelError, match="also has 1 weights"):
         opened(write(tmp_path, config, weights | {"model.slots.weight": torch.ones(3)}))
-    with pytest.raises(ModelError, match="no token of its own but the word"):
+    with pytest.raises(ModelError, match=r"mask_token_id .* 40"):
         opened(write(tmp_path, config | {"mask_token_id": 40}, weights))
     down = "model.layers.0.mlp.down_proj.weight"
-    with pytest.raises(ModelError, match="other shapes than its config"):
+    with pytest.raises(ModelError, match="other shapes"):
         opened(write(tmp_path, config, weights | {down: weights[down].T}))
     other = opened(write(tmp_path, config | {"rope_theta": 1e4}, weights))
     assert far(other, weights) > 0.1

@@ -139,7 +139,7 @@ def test_any_of_a_trajectorys_rounds_can_be_scored_by_themselves(exact):
             )
             wanted = torch.cat([mine[number] for number in some])
             torch.testing.assert_close(exact.score([part]).logprobs, wanted, atol=1e-10, rtol=0)
-    with pytest.raises(ValueError, match="in the order in which they were drawn"):
+    with pytest.raises(ValueError, match="order"):
         exact.score([replace(trajectories[0], transitions=trajectories[0].transitions[::-1])])
     with pytest.raises(ValueError, match="has no history"):
         exact.score(
@@ -252,7 +252,7 @@ def test_greedy_answers_are_the_most_probable_choices(tmp_path, steps, seed):
             policy.model, each.prompt.tolist(), 12, 3, Grid.of(sampling, 3).counts()
         )
         assert each.answer.tolist() == wanted.tolist()
-    with pytest.raises(ValueError, match="greedy trajectory cannot be scored"):
+    with pytest.raises(ValueError, match="greedy"):
         policy.score(one)
 
 

@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING
 from plumbline.checks.check import LEVELS, Context, Finding, MissingDataError
 from plumbline.checks.preflight.shapes import (
     Shapes,
-    find_model_folder,
     find_shapes,
     shapes_from_tiny,
 )
 from plumbline.checks.refusals import final_splits, find_problems
 from plumbline.errors import DataError, ModelError, PlumblineError, UntrustedCodeError
-from plumbline.policies import NEEDED
-from plumbline.policies.pretrained.gguf_file import is_gguf
-from plumbline.policies.saved import has_tokenizer, is_adapter
+from plumbline.policies.model_files import has_tokenizer, is_adapter, is_gguf
+from plumbline.policies.opening import NEEDED, find_model_folder
 from plumbline.recipe import Recipe
 from plumbline.records import Message
 from plumbline.runs.remote import local_model
@@ -201,7 +199,7 @@ class BeforeRun(Context):
             raise MissingDataError("the model, which is not here")
         if absent := [name for name in NEEDED if find_spec(name) is None]:
             raise MissingDataError(f"the package {absent[0]}")
-        from plumbline.policies.pretrained.loading import (
+        from plumbline.policies.pretrained.causal_model import (
             load_tokenizer,
             open_chat,
             quieten_transformers,

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING
 from plumbline.checks.check import Finding, Level, MissingDataError, check, describe_refusal
 from plumbline.checks.preflight.before import BeforeRun
 from plumbline.errors import DataError, ModelError, PlumblineError
-from plumbline.policies.options import HidingModel
-from plumbline.policies.pretrained.gguf_file import AGAIN, is_gguf
-from plumbline.policies.saved import (
+from plumbline.policies.model_files import (
     ADAPTER,
+    AGAIN,
     ONE_SET,
     TOKENIZERS,
     find_fault,
     find_unread,
     has_tokenizer,
     is_adapter,
+    is_gguf,
     list_pickles,
 )
+from plumbline.policies.options import HidingModel
 from plumbline.records import Example
 from plumbline.seeds import derive
 from plumbline.storage import read_object, read_text, shorten

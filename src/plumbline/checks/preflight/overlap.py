@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 from plumbline.checks.check import Finding, Level, check, describe_refusal
 from plumbline.checks.preflight.before import BeforeRun
-from plumbline.checks.preflight.shapes import find_model_path
 from plumbline.checks.refusals import catch_error, check_disjoint, check_start_model
+from plumbline.policies.opening import find_model_path
 from plumbline.records import Example
 from plumbline.tasks.task_data import TaskData
 

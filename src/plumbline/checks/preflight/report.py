@@ -16,7 +16,7 @@ from plumbline.checks.check import Check, Examination, Finding, describe_refusal
 from plumbline.checks.findings_output import finding_to_json, render_finding, render_findings
 from plumbline.checks.preflight import data, model, overlap, settings
 from plumbline.checks.preflight.before import BeforeRun, TaskPrompts, gather_before_run
-from plumbline.checks.preflight.shapes import Shapes, find_model_folder, is_hub_name
+from plumbline.checks.preflight.shapes import Shapes
 from plumbline.config.imports import missing_module_error
 from plumbline.errors import (
     DataError,
@@ -26,10 +26,9 @@ from plumbline.errors import (
     RunError,
     UntrustedCodeError,
 )
-from plumbline.policies import NEEDED
 from plumbline.policies.downloads.get import ENTRIES, megabytes
-from plumbline.policies.options import PretrainedModel
-from plumbline.policies.pretrained.gguf_file import is_gguf
+from plumbline.policies.model_files import is_gguf
+from plumbline.policies.opening import find_model_folder, is_hub_name, needed_packages
 from plumbline.recipe import Recipe, find_recipe, load_recipe
 from plumbline.runs import output_guard
 from plumbline.runs.remote import folder_for, join_address
@@ -308,13 +307,8 @@ def _missing_model(name: str | None, shapes: Shapes | None) -> Iterator[str]:
 
 def _missing_packages(recipe: Recipe) -> Iterator[str]:
     """What has to be installed first."""
-    wanted = [*NEEDED]
-    if isinstance(recipe.model, PretrainedModel):
-        wanted += ["peft"] * (recipe.model.lora is not None) + ["bitsandbytes"] * (
-            recipe.model.quantize is not None
-        )
     lacking = defaultdict[str, list[str]](list)
-    for name in [*wanted, *recipe.run.trackers]:
+    for name in [*needed_packages(recipe.model), *recipe.run.trackers]:
         if (
             find_spec(
                 "torch.utils.tensorboard" if name == "tensorboard" and find_spec("torch") else name

@@ -14,10 +14,10 @@ from plumbline.checks.check import Finding, MissingDataError, check
 from plumbline.checks.diagnosis.history import History, Series
 from plumbline.checks.diagnosis.rules.steps import ADAPTERS, FAR_OFF, FULL, find_small_updates
 from plumbline.checks.preflight.before import BeforeRun
-from plumbline.checks.preflight.shapes import find_model_path, is_hub_name
 from plumbline.config.imports import code_file
 from plumbline.errors import PlumblineError
 from plumbline.policies.downloads.get import ENTRIES
+from plumbline.policies.opening import find_model_path, is_hub_name
 from plumbline.policies.options import PretrainedModel
 from plumbline.recipe import OptimiserSection, Recipe, list_parents, list_recipe_names, walk_leaves
 from plumbline.records import SteppedSampling

@@ -4,17 +4,13 @@ without loading any."""
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from os import environ
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from plumbline.errors import UntrustedCodeError
-from plumbline.policies.pretrained.gguf_file import is_gguf
-from plumbline.policies.saved import adapter_base
+from plumbline.policies.opening import find_model_folder
 from plumbline.recipe import TinySection
-from plumbline.runs.remote import check_named, local_model
 from plumbline.storage import read_object, read_text
 
 
@@ -60,42 +56,6 @@ def find_shapes(name: str) -> Shapes | None:
     if folder is not None and (folder / "config.json").is_file():
         return shapes_from_config(read_object(folder / "config.json"))
     return load_published().get(name.lower())
-
-
-def find_model_path(name: str) -> Path | None:
-    """Where a model is on this machine; None where it lies at an address that may not be asked (see
-    `check_named`)."""
-    try:
-        check_named(name, "a model")
-    except UntrustedCodeError:  # which is said of the checkpoint
-        return None
-    return Path(local_model(name)).expanduser()
-
-
-def find_model_folder(name: str) -> Path | None:
-    """The directory with a model's weights: itself, an adapter's base, or transformers' cache; None
-    without one."""
-    path = None if is_gguf(name) else find_model_path(name)
-    if path is None:
-        return None
-    if path.is_dir():
-        base = adapter_base(str(path))
-        return path if base is None else find_model_folder(base)
-    hub = Path(
-        environ.get("HF_HUB_CACHE") or f"{environ.get('HF_HOME') or '~/.cache/huggingface'}/hub"
-    ).expanduser()
-    snapshots = hub / f"models--{name.replace('/', '--')}" / "snapshots"
-    whole = [found for found in sorted(snapshots.glob("*")) if (found / "config.json").is_file()]
-    return whole[-1] if whole else None
-
-
-def is_hub_name(name: str) -> bool:
-    """Whether a name is one of the hub's, and no path."""
-    return (
-        name.count("/") == 1
-        and not name.startswith((".", "/", "~", "models/", "runs/"))
-        and not Path(name).exists()
-    )
 
 
 def shapes_from_config(config: Mapping[str, Any]) -> Shapes | None:

@@ -22,5 +22,6 @@ class AutoregressiveModel(PretrainedModel):
 OPTIONS = FamilyOptions(
     model=AutoregressiveModel,
     reads=frozenset({"rl.kl"}),
+    can=frozenset({"compare", "encode"}),
     policy="plumbline.policies.autoregressive.policy:AutoregressivePolicy",
 )

@@ -32,9 +32,16 @@ from plumbline.policies.autoregressive.packing import (
 from plumbline.policies.autoregressive.probe import make_mask_arguments, probe_once
 from plumbline.policies.chunks import LAUNCHES, Chunk, Layout, join_packs, pack_sizes
 from plumbline.policies.policy import Demonstration, LiveRequest, Policy, Terms, common_sampling
-from plumbline.policies.pretrained.loading import Loaded, load
+from plumbline.policies.pretrained.causal_model import Loaded, load
 from plumbline.policies.pretrained.policy import PretrainedPolicy, pad_rows, uses_onednn
-from plumbline.policies.sampling_distribution import Noise, check_drawn, draw, log_prob, uniforms
+from plumbline.policies.sampling_distribution import (
+    PLAIN,
+    Noise,
+    check_drawn,
+    draw,
+    log_prob,
+    uniforms,
+)
 from plumbline.policies.token_logprobs import TokenDistributions, divergence, head_log_prob
 from plumbline.records import Message, Request, Sampling, Trajectory, Transition
 
@@ -186,8 +193,6 @@ width of 96). On a GPU all that fit do.
 WORTH_LAYING_OUT = 16
 """Answers for which the weights are laid out once: that takes as long as three tokens of that
 many."""
-PLAIN = Sampling()
-"""The sampling distribution of supervised training: temperature 1, no filter."""
 Targets = tuple[Sequence[int], Sequence[bool]]
 """A sequence's ids, and which of them are scored."""
 
@@ -236,7 +241,7 @@ class AutoregressivePolicy(PretrainedPolicy):
         """Load a model directory, an adapter directory or a hub name.
 
         Raises:
-            ModelError: it cannot be loaded or does not fit (see `loading.load`), or an engine that
+            ModelError: it cannot be loaded or does not fit (see `causal_model.load`), or an engine that
                 was asked for by name does not agree with the model.
         """
         return cls(load(section, source, seed), section)

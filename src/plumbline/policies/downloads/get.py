@@ -325,7 +325,7 @@ def _fill(entry: WheelModel, weights: Path, model: Path, progress: Progress) -> 
     progress("converting", 0, 3)
     from safetensors import SafetensorError
 
-    from plumbline.policies.pretrained.loading import load
+    from plumbline.policies.pretrained.causal_model import load
 
     progress("converting", 1, 3)
     section = PretrainedModel(name=str(weights), dtype="float32", device="cpu")

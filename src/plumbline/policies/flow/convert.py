@@ -19,10 +19,9 @@ from torch import Tensor
 
 from plumbline.errors import ModelError
 from plumbline.policies.flow.network import FlowConfig, FlowNetwork
-from plumbline.policies.opening import clear_opening_errors, refuse_growth
-from plumbline.policies.pretrained.gguf_file import AGAIN
-from plumbline.policies.pretrained.loading import check_finite, load_tokenizer
-from plumbline.policies.saved import is_pointer
+from plumbline.policies.library_errors import clear_opening_errors, refuse_growth
+from plumbline.policies.model_files import AGAIN, is_pointer
+from plumbline.policies.pretrained.causal_model import check_finite, load_tokenizer
 from plumbline.recipe import ModelSection
 from plumbline.runs import output_guard
 
@@ -88,7 +87,7 @@ def convert(
         f"{checkpoint} is no FS-DFM checkpoint", "give an unchanged checkpoint"
     ):
         tensors = _tensors(_read(checkpoint), weights, checkpoint)
-        words = _load(tokenizer)
+        words = load_tokenizer(tokenizer, ModelSection(name=tokenizer))
         config = _config(tensors, heads, context, len(words), checkpoint)
         with refuse_growth(str(checkpoint), checkpoint.stat().st_size), torch.device("meta"):
             network = FlowNetwork(config)
@@ -206,7 +205,3 @@ def _rename(name: str, checkpoint: Path) -> str:
         f"{checkpoint} has a weight {name}, which no FS-DFM network has",
         "give an unchanged checkpoint",
     )
-
-
-def _load(tokenizer: str) -> Any:
-    return load_tokenizer(tokenizer, ModelSection(name=tokenizer))

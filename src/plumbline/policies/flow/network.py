@@ -27,12 +27,13 @@ from torch.nn import functional
 from plumbline.errors import ModelError
 from plumbline.policies.flow.options import FlowModel
 from plumbline.policies.flow.sampler import sinusoid
+from plumbline.policies.library_errors import clear_opening_errors, refuse_growth
 from plumbline.policies.masked.network import Network
 from plumbline.policies.masked.policy import CANVAS, PROMPT, SEQUENCES, check_model
-from plumbline.policies.opening import clear_opening_errors, refuse_growth
-from plumbline.policies.pretrained.loading import check_finite
+from plumbline.policies.model_files import held_bytes
+from plumbline.policies.opening import saved_settings
+from plumbline.policies.pretrained.causal_model import check_finite
 from plumbline.policies.pretrained.policy import make_additive_mask, pad_rows
-from plumbline.policies.saved import held_bytes, saved_settings
 from plumbline.storage import read_object
 
 MODEL_TYPE = "plumbline-flow"
@@ -222,18 +223,11 @@ class FlowNetwork(nn.Module):
         """Read what `save_pretrained` wrote.
 
         Raises:
-            ModelError: no flow model there, or weights that do not fit its config.
+            ModelError: the config is no flow network's, or the weights do not fit it.
         """
         from safetensors.torch import load_file
 
         config, path = Path(folder) / "config.json", Path(folder) / "model.safetensors"
-        if not config.is_file() or read_object(config).get("model_type") != MODEL_TYPE:
-            raise ModelError(
-                f"{folder} holds no flow model (its config.json does not say model_type "
-                f"{MODEL_TYPE})",
-                "convert an FS-DFM checkpoint with plumbline.policies.flow.convert, or name "
-                "another model.family",
-            )
         with clear_opening_errors(
             f"the weights in {folder} are of another model", "use the config.json saved with them"
         ):

@@ -40,7 +40,7 @@ from plumbline.policies.flow.sampler import (
     ticks,
 )
 from plumbline.policies.policy import Demonstration
-from plumbline.policies.pretrained.loading import (
+from plumbline.policies.pretrained.causal_model import (
     Loaded,
     check_finite,
     checkpoint_layers,
@@ -52,7 +52,6 @@ from plumbline.policies.pretrained.loading import (
     quieten_transformers,
 )
 from plumbline.policies.sampling_distribution import Noise, restrict, uniforms
-from plumbline.policies.saved import check_source
 from plumbline.policies.token_logprobs import TokenDistributions
 from plumbline.records import Request, Trajectory
 from plumbline.storage import read_object
@@ -97,7 +96,6 @@ class FlowPolicy(DenoisingPolicy):
             ModelError: there is none, or its weights do not fit; a causal model of another kind of
                 layers.
         """
-        check_source(source)
         config = Path(source) / "config.json"
         if config.is_file() and read_object(config).get("model_type") == MODEL_TYPE:
             loaded = cls._network(section, source)

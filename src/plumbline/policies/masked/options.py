@@ -84,5 +84,6 @@ OPTIONS = FamilyOptions(
     model=MaskedModel,
     sampling=MaskedSampling,
     reads=STEPS | SOME_STEPS,
+    can=frozenset({"mask_positions"}),
     policy="plumbline.policies.masked.policy:MaskedPolicy",
 )

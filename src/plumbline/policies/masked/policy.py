@@ -20,19 +20,20 @@ from torch import Tensor
 from plumbline.errors import ModelError, RecipeError
 from plumbline.policies.canvas import DenoisingPolicy, LearnedTemperature, split_demonstration
 from plumbline.policies.chunks import Chunk
-from plumbline.policies.masked.network import BLOCKWISE, LLADA_NAMES, Network, Prompts, config_of
+from plumbline.policies.library_errors import clear_opening_errors
+from plumbline.policies.masked.network import Network, Prompts
 from plumbline.policies.masked.options import MaskedModel, MaskedSampling
 from plumbline.policies.masked.sampler import ReadDistributions, denoise
 from plumbline.policies.masked.scorer import Recorded, log_probs, slices, step_divergence
-from plumbline.policies.opening import clear_opening_errors
 from plumbline.policies.policy import Demonstration
+from plumbline.policies.pretrained.causal_model import Loaded, load
+from plumbline.policies.pretrained.foreign import BLOCKWISE, LLADA_NAMES, masked_config
 from plumbline.policies.pretrained.fused import fuse_if_right
-from plumbline.policies.pretrained.loading import Loaded, load
 from plumbline.policies.pretrained.numerics import AgreementCheck
 from plumbline.policies.pretrained.policy import make_additive_mask, mask_token, pad_rows
-from plumbline.policies.sampling_distribution import Noise, uniforms
+from plumbline.policies.sampling_distribution import PLAIN, Noise, uniforms
 from plumbline.policies.token_logprobs import TokenDistributions, token_log_prob
-from plumbline.records import Request, Sampling, Trajectory, Transition
+from plumbline.records import Request, Trajectory, Transition
 
 SEQUENCES, PROMPT, CANVAS = 6, 9, 12
 """That are tried (see `AgreementCheck`), tokens of their prompts, and places behind them."""
@@ -121,8 +122,6 @@ the backward pass.
 
 Measured on a Llama with as many key as query heads: 0.09; fewer key heads cost less.
 """
-PLAIN = Sampling()
-"""The sampling distribution of supervised training."""
 
 
 class MaskedPolicy(DenoisingPolicy):
@@ -157,13 +156,13 @@ class MaskedPolicy(DenoisingPolicy):
 
     @classmethod
     def open(cls, section: MaskedModel, source: str, seed: int = 0) -> Self:
-        """Load a causal model, or one of the published checkpoints that `checkpoints` knows.
+        """Load a causal model, or one of the published checkpoints that `pretrained.foreign` knows.
 
         Raises:
             ModelError: it cannot be loaded, has no mask token, stays causal under any mask, or
                 computes its logits otherwise than by a linear head.
         """
-        return cls(load(section, source, seed, config_of, LLADA_NAMES), section, source)
+        return cls(load(section, source, seed, masked_config, LLADA_NAMES), section, source)
 
     @property
     def engine(self) -> Mapping[str, str]:

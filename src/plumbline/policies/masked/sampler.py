@@ -25,6 +25,7 @@ from plumbline.policies import plackett_luce
 from plumbline.policies.chunks import Chunk
 from plumbline.policies.masked.options import MaskedSampling
 from plumbline.policies.masked.scorer import (
+    FREE,
     Slice,
     free_log_prob,
     selection_log_prob,
@@ -168,26 +169,21 @@ def _step(
     places = canvas_rl.shape[1]
     for_places_rl, for_tokens_rl = uniforms_ru[:, :places], uniforms_ru[:, places : 2 * places]
     selector = sampling.selector
-    if selector == "leftmost":
-        chosen_rl = eligible_rl & (eligible_rl.cumsum(1) <= piece.count)
-        return _fill(
-            read_distributions(canvas_rl, chosen_rl, piece.time),
-            chosen_rl,
-            for_tokens_rl,
-            sampling,
-            None,
-        )
-    if sampling.greedy:
+    if sampling.greedy and selector != "leftmost":
         return _greedy(read_distributions, canvas_rl, eligible_rl, piece, sampling)
-    if selector in {"random", "ancestral"}:
-        if selector == "random":
+    if selector in FREE:
+        selection = None
+        if selector == "leftmost":
+            chosen_rl = eligible_rl & (eligible_rl.cumsum(1) <= piece.count)
+        elif selector == "random":
             order_rn = plackett_luce.choose(
                 for_places_rl.masked_fill(~eligible_rl, -1.0), None, piece.count
             )
             chosen_rl = _mark_chosen(order_rn, eligible_rl)
         else:
             chosen_rl = eligible_rl if piece.last else eligible_rl & (for_places_rl < piece.share)
-        selection = free_log_prob(eligible_rl, chosen_rl, [piece] * len(canvas_rl), sampling)
+        if selector != "leftmost":
+            selection = free_log_prob(eligible_rl, chosen_rl, [piece] * len(canvas_rl), sampling)
         return _fill(
             read_distributions(canvas_rl, chosen_rl, piece.time),
             chosen_rl,

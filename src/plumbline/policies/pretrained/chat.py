@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.errors import DataError, ModelError
-from plumbline.policies.opening import clear_opening_errors, encode
+from plumbline.policies.library_errors import clear_opening_errors
 from plumbline.policies.policy import Demonstration
 from plumbline.policies.pretrained.rendering import TEMPLATE, render
+from plumbline.policies.pretrained.tokenizer import encode
 from plumbline.recipe import ModelSection
 from plumbline.records import Message
 from plumbline.storage import one_line, read_text

@@ -16,16 +16,8 @@ import numpy as np
 
 from plumbline.config.imports import missing_module_error
 from plumbline.errors import ModelError
-from plumbline.policies.opening import clear_opening_errors
-
-AGAIN = "fetch or copy the model again, and let it finish"
-POINTER = b"version https://git-"
-"""What a file begins with that Git LFS left in another's place."""
-
-
-def is_gguf(source: str) -> bool:
-    """Whether a model's source means a GGUF file, there or not."""
-    return source.lower().endswith(".gguf") and not Path(source).is_dir()
+from plumbline.policies.library_errors import clear_opening_errors
+from plumbline.policies.model_files import AGAIN, is_gguf, is_pointer
 
 
 def make_source_arguments(source: str) -> tuple[str, dict[str, str]]:
@@ -47,11 +39,11 @@ def read_header(source: str) -> tuple[str, str]:
     path = Path(source)
     if not path.is_file():
         raise ModelError(f"there is no GGUF file at {source}", "check the path")
-    with path.open("rb") as file:
-        start = file.read(len(POINTER))
-    if start == POINTER:
+    if is_pointer(path):
         raise ModelError(f"{source} is a pointer of Git LFS, and not the weights", AGAIN)
-    if start[:4] != b"GGUF":
+    with path.open("rb") as file:
+        start = file.read(4)
+    if start != b"GGUF":
         raise ModelError(
             f"{source} is not a GGUF file, in spite of its name",
             "download it again, as a binary file",

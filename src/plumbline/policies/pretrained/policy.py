@@ -18,11 +18,11 @@ from plumbline.errors import DataError, ModelError, RecipeError
 from plumbline.policies.chunks import Chunk, SamplingT, chunks
 from plumbline.policies.forks import may_fork, run_forked
 from plumbline.policies.memory import give_back_where_scarce, is_full, release_after_error
+from plumbline.policies.model_files import ADAPTER
 from plumbline.policies.policy import LiveRequest, Policy
 from plumbline.policies.pretrained.adapters import list_unadapted_layers
-from plumbline.policies.pretrained.loading import Loaded, checkpoint_layers
+from plumbline.policies.pretrained.causal_model import Loaded, checkpoint_layers
 from plumbline.policies.pretrained.numerics import find_steady_context
-from plumbline.policies.saved import ADAPTER
 from plumbline.recipe import ModelSection
 from plumbline.records import Key, Message, Request, Trajectory
 from plumbline.runs.metadata import METADATA

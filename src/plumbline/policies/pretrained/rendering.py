@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.errors import DataError, ModelError
-from plumbline.policies.opening import LONGEST
+from plumbline.policies.pretrained.tokenizer import LONGEST
 from plumbline.storage import clear_os_errors, one_line
 
 PROGRAM = Path(__file__).with_name("render_process.py")

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import torch
 
+from plumbline.policies.pretrained.causal_model import quieten_transformers
 from plumbline.policies.pretrained.chat import CHATML
-from plumbline.policies.pretrained.loading import quieten_transformers
 from plumbline.recipe import TinySection
 from plumbline.storage import clear_os_errors
 

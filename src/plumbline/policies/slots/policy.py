@@ -15,7 +15,6 @@ scored.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,11 +25,12 @@ from plumbline.policies import plackett_luce
 from plumbline.policies.canvas import CanvasPolicy
 from plumbline.policies.chunks import LAUNCHES, pack_sizes
 from plumbline.policies.policy import Demonstration, common_sampling
+from plumbline.policies.pretrained.causal_model import Loaded, load
+from plumbline.policies.pretrained.foreign import slot_config
 from plumbline.policies.pretrained.fused import fuse_if_right
-from plumbline.policies.pretrained.loading import Loaded, load, stock_config
 from plumbline.policies.pretrained.numerics import AgreementCheck
 from plumbline.policies.pretrained.policy import mask_token, pad_rows
-from plumbline.policies.sampling_distribution import Noise
+from plumbline.policies.sampling_distribution import PLAIN, Noise
 from plumbline.policies.slots.options import SlotModel, SlotSampling
 from plumbline.policies.slots.packing import (
     ALL,
@@ -51,30 +51,6 @@ from plumbline.policies.token_logprobs import (
     largest_log_prob,
 )
 from plumbline.records import Request, Sampling, Trajectory
-
-# -- loading ---------------------------------------------------------------------------------------
-#
-# What a causal model needs beyond its weights to be a slot policy: attention as it is told.
-#
-# A ReFusion checkpoint (Li et al. 2025, arXiv:2512.13586) holds plain Qwen3 weights, but its
-# config.json may name classes that only its own code has. It is opened as the Qwen3 that it is;
-# none of that code is run.
-
-
-def plain_config(source: str) -> Any:
-    """A Qwen3Config for a ReFusion checkpoint; None for every other model, whose own config
-    serves."""
-    from transformers import PreTrainedConfig, Qwen3Config
-
-    try:
-        values, _ = PreTrainedConfig.get_config_dict(source, local_files_only=Path(source).is_dir())
-    except (OSError, ValueError):  # the loader says what is wrong with it
-        return None
-    named = (values.get("model_type"), values.get("architectures"), values.get("auto_map"))
-    if "refusion" not in str(named).lower():
-        return None
-    return stock_config(Qwen3Config, values)
-
 
 SEQUENCES = 5
 """That are tried; see `AgreementCheck`."""
@@ -168,8 +144,6 @@ def check_attention(model: Any, source: str, context: int) -> None:
 # Here the mean is each demonstration's own, and 0 where it has no target, so a batch may be cut
 # into any micro-batches.
 
-PLAIN = Sampling()
-"""The sampling distribution of supervised training: temperature 1, no filter."""
 LEAST = 1e-3
 """The smallest probability of a mask, which bounds its weight."""
 
@@ -351,11 +325,11 @@ class SlotPolicy(CanvasPolicy):
         Qwen3 that it is.
 
         Raises:
-            ModelError: it cannot be loaded (see `pretrained.loading.load`), has no mask token, does
+            ModelError: it cannot be loaded (see `causal_model.load`), has no mask token, does
                 not follow explicit masks and positions, or was trained with slots of another size.
             RecipeError: the canvas is no whole number of slots.
         """
-        return cls(load(section, source, seed, plain_config), section, source)
+        return cls(load(section, source, seed, slot_config), section, source)
 
     @property
     def engine(self) -> Mapping[str, str]:

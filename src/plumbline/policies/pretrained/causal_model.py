@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,96 +23,37 @@ from safetensors.torch import load_file
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from plumbline.config.imports import check_consent
 from plumbline.errors import DataError, ModelError
-from plumbline.policies.opening import check_tokenizer, clear_opening_errors, refuse_growth
+from plumbline.policies.library_errors import clear_opening_errors, refuse_growth
+from plumbline.policies.model_files import (
+    ADAPTER,
+    check_config,
+    has_tokenizer,
+    held_bytes,
+    is_adapter,
+    is_gguf,
+    is_here,
+)
+from plumbline.policies.opening import (
+    adapter_base,
+    adapter_settings,
+    check_code_consent,
+    check_source,
+    reach_hub,
+)
 from plumbline.policies.options import HidingModel, PretrainedModel
 from plumbline.policies.pretrained.adapters import find_adapted_modules, not_for_adapters
 from plumbline.policies.pretrained.chat import Chat
 from plumbline.policies.pretrained.gguf_file import (
-    is_gguf,
     make_source_arguments,
     read_header,
     silence_bars,
     split_as_trained,
     unmark_quantisation,
 )
-from plumbline.policies.saved import (
-    ADAPTER,
-    SIZES,
-    adapter_base,
-    adapter_settings,
-    check_config,
-    check_source,
-    has_tokenizer,
-    held_bytes,
-    is_adapter,
-    reach_hub,
-)
+from plumbline.policies.pretrained.tokenizer import check_tokenizer
 from plumbline.recipe import LoraSection, ModelSection
 from plumbline.storage import read_object
-
-# -- stock -----------------------------------------------------------------------------------------
-#
-# Checkpoints whose files name classes that only their own code has, as what transformers has. No
-# such code is run.
-
-FOREIGN = (
-    "model_type",
-    "architectures",
-    "auto_map",
-    "transformers_version",
-    "dtype",
-    "torch_dtype",
-    "attn_implementation",
-    "_name_or_path",
-)
-"""Keys of a config.json that name code, or say how it is run; a model saved from here is one that
-transformers has."""
-HARMLESS = frozenset({
-    *("rope_scaling", "rope_theta", "use_sliding_window", "max_window_layers", "use_mrope", "bos_token_id"),
-    *("eos_token_id", "pad_token_id", "mask_token_id", "block_size", "debug", "ep_size", "fuse_cross_entropy"),
-    *("micro_forward", "skip_checkpoint", "use_deepep", "plumbline", "predicts_next", "writes_blocks", "use_cache"),
-    *("tie_word_embeddings", "torch_dtype", "attn_implementation", "_attn_implementation", "_name_or_path"),
-})  # fmt: skip
-"""Keys beyond those of the stock classes that are read elsewhere, or say how a model was trained or
-is run."""
-TOKENIZERS = {"DreamTokenizer": "Qwen2Tokenizer"}
-"""Classes of tokenizers that only a checkpoint's own code has, and those of transformers that read
-the same files."""
-
-
-def stock_config(kind: Any, values: Mapping[str, Any], **more: Any) -> Any:
-    """A config of the transformers class `kind` from a config.json of a model that is one under
-    another name.
-
-    Raises:
-        ModelError: it has keys that `kind` does not know and that are not known to change nothing.
-    """
-    own = {key: value for key, value in values.items() if key not in FOREIGN}
-    if own.get("rope_scaling", ...) is None:  # which transformers has under another key now
-        del own["rope_scaling"]
-    config = kind(**own, **more)
-    refuse_unread(
-        own.keys() - kind().to_dict().keys() - HARMLESS - more.keys(), str(values.get("model_type"))
-    )
-    return config
-
-
-def refuse_unread(keys: Iterable[str], model_type: str) -> None:
-    """Refuse a config.json with keys that nobody here reads: one of them may decide the logits.
-
-    Raises:
-        ModelError: names them.
-    """
-    if unread := sorted(keys):
-        raise ModelError(
-            f"the config.json of this {model_type} checkpoint says {', '.join(unread[:5])}, which "
-            "is not read here and "
-            "may change what the model computes",
-            "use the config.json that was published with these weights, or delete the keys that "
-            "change nothing",
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,10 +100,10 @@ def load(
     if section.threads is not None:
         torch.set_num_threads(section.threads)
     base = adapter_base(source) or source
-    _check_readable(base, section, config_of)
+    config = _read_config(base, section, config_of)
     own = base == source or (Path(source) / "tokenizer_config.json").is_file()
     tokenizer = load_tokenizer(source if own else base, section)
-    model = _model(base, section, config_of, renames)
+    model = _model(base, section, config, renames)
     check_finite(model, base)
     adapter = None
     if is_adapter(source):
@@ -194,15 +135,14 @@ def load(
     chat = open_chat(
         tokenizer, section, source, rows, getattr(model.generation_config, "eos_token_id", None)
     )
-    if (
-        config := model.generation_config
-    ) is not None:  # it is saved with the model, and names what ends an answer here
-        config.eos_token_id = list(chat.stop_ids)
+    # it is saved with the model, and names what ends an answer here
+    if (generation := model.generation_config) is not None:
+        generation.eos_token_id = list(chat.stop_ids)
         try:
-            config.validate(strict=True)
+            generation.validate(strict=True)
         except ValueError:  # of sampling settings that transformers reads, and would not write
             ids = {
-                name: getattr(config, name)
+                name: getattr(generation, name)
                 for name in ("eos_token_id", "bos_token_id", "pad_token_id")
             }
             model.generation_config = GenerationConfig(**ids)
@@ -241,6 +181,11 @@ def choose_dtype(section: ModelSection, device: torch.device) -> torch.dtype:
     return found
 
 
+TOKENIZERS = {"DreamTokenizer": "Qwen2Tokenizer"}
+"""Classes of tokenizers that only a checkpoint's own code has, and those of transformers that read
+the same files."""
+
+
 def load_tokenizer(source: str, section: ModelSection) -> Any:
     """The tokenizer of a directory, GGUF file or hub name; raises ModelError where there is
     none."""
@@ -248,12 +193,11 @@ def load_tokenizer(source: str, section: ModelSection) -> Any:
     from transformers.models.auto.tokenization_auto import get_tokenizer_config
 
     check_source(source, whole=False)
-    if section.trust_remote_code:  # a check of a recipe opens a tokenizer and no model
-        check_consent("trust_remote_code=", "model.trust_remote_code", "trust_remote_code", source)
+    check_code_consent(section, source)  # a check of a recipe opens a tokenizer and no model
     folder, file = make_source_arguments(source)
     fix = "save the model's tokenizer into the same directory (tokenizer.save_pretrained)"
     if is_gguf(source):
-        fix = _gguf_fix(source)
+        fix = _suggest_gguf_fix(source)
     elif not Path(source).is_dir():
         fix = (
             f"there is no directory {source} here, so it was taken for a hub name: check it, and "
@@ -283,6 +227,15 @@ def load_tokenizer(source: str, section: ModelSection) -> Any:
     return tokenizer
 
 
+def _suggest_gguf_fix(source: str) -> str:
+    """What to do where transformers cannot read a GGUF file."""
+    return (
+        f"the file is of architecture {read_header(source)[0]}; if this transformers cannot read that "
+        "from GGUF, use the "
+        "model's own directory (config.json and safetensors)"
+    )
+
+
 def _name_mask(tokenizer: Any, token: str, source: str) -> None:
     """Make a token of a tokenizer its mask; it is saved with it.
 
@@ -305,17 +258,38 @@ def _name_mask(tokenizer: Any, token: str, source: str) -> None:
     tokenizer.mask_token = token
 
 
-def is_here(source: str) -> bool:
-    """Whether a model is on this machine: of such one no hub is asked for anything."""
-    return is_gguf(source) or Path(source).exists()
+def open_chat(
+    tokenizer: Any, section: ModelSection, source: str, rows: int | None = None, stops: Any = ()
+) -> Chat:
+    """A tokenizer with its template, for a model of so many embeddings, where that is known; a
+    first chat is tried.
 
-
-def _gguf_fix(source: str) -> str:
-    return (
-        f"the file is of architecture {read_header(source)[0]}; if this transformers cannot read that "
-        "from GGUF, use the "
-        "model's own directory (config.json and safetensors)"
+    Raises:
+        ModelError: the template or the tokenizer fails on it, or gives a token without an
+            embedding.
+    """
+    fix = (
+        "use the tokenizer and template that were saved with this model, or set model.chat_template"
     )
+    what = f"the tokenizer or chat template of {source} cannot be used"
+    with clear_opening_errors(what, fix):
+        try:
+            chat = Chat(tokenizer, stops, section.chat_template, section.date, rows)
+            first = chat.prompt([{"role": "user", "content": "?"}])
+        except (DataError, ModelError) as error:
+            if isinstance(error, ModelError) and source in error.cause:
+                raise
+            raise ModelError(f"{what}: {error.cause}", error.fix or fix) from error
+    if not first:
+        raise ModelError(f"{what}: a chat of one question has no token", fix)
+    if rows is not None and len(tokenizer) > rows:
+        warnings.warn(
+            f"the tokenizer of {source} has {len(tokenizer)} tokens, but the model has embeddings "
+            f"for {rows}: a text "
+            "with one of the others is refused",
+            stacklevel=2,
+        )
+    return chat
 
 
 UNLOADABLE = "cannot load a causal language model from"
@@ -325,38 +299,38 @@ CAUSAL = (
 )
 
 
-def _check_readable(source: str, section: PretrainedModel, config_of: ConfigOf | None) -> None:
-    """A config that cannot be read would be said of the tokenizer, which asks it for its kind."""
+def _read_config(source: str, section: PretrainedModel, config_of: ConfigOf | None) -> Any:
+    """What `config_of` says. A config that cannot be read would be said of the tokenizer, which
+    asks it for its kind."""
     from transformers import AutoConfig
 
-    check_source(source)
     if is_gguf(source):
-        return
+        return None
     with clear_opening_errors(f"{UNLOADABLE} {source}", CAUSAL):
-        if config_of is None or config_of(source) is None:
+        found = config_of(source) if config_of is not None else None
+        if found is None:
             AutoConfig.from_pretrained(
                 source,
                 trust_remote_code=section.trust_remote_code,
                 local_files_only=is_here(source),
             )
+        return found
 
 
 def _model(
-    source: str,
-    section: PretrainedModel,
-    config_of: ConfigOf | None = None,
-    renames: Mapping[str, str] | None = None,
+    source: str, section: PretrainedModel, config: Any, renames: Mapping[str, str] | None
 ) -> Any:
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
-    check_source(source)
     device = choose_device(section)
     dtype = choose_dtype(section, device)
     options: dict[str, Any] = {"dtype": dtype, "trust_remote_code": section.trust_remote_code}
     options |= {"local_files_only": is_here(source), "output_loading_info": True}
     folder, file = make_source_arguments(source)
-    with clear_opening_errors(f"{UNLOADABLE} {source}", _gguf_fix(source) if file else CAUSAL):
-        if not file and config_of is not None and (config := config_of(source)) is not None:
+    with clear_opening_errors(
+        f"{UNLOADABLE} {source}", _suggest_gguf_fix(source) if file else CAUSAL
+    ):
+        if config is not None:
             options |= {"config": config, "key_mapping": dict(renames) if renames else None}
         if section.quantize == "4bit":
             four_bits = BitsAndBytesConfig(
@@ -457,40 +431,6 @@ def _check_embeddings(model: Any, source: str) -> int:
     return int(weight.shape[0])
 
 
-def open_chat(
-    tokenizer: Any, section: ModelSection, source: str, rows: int | None = None, stops: Any = ()
-) -> Chat:
-    """A tokenizer with its template, for a model of so many embeddings, where that is known; a
-    first chat is tried.
-
-    Raises:
-        ModelError: the template or the tokenizer fails on it, or gives a token without an
-            embedding.
-    """
-    fix = (
-        "use the tokenizer and template that were saved with this model, or set model.chat_template"
-    )
-    what = f"the tokenizer or chat template of {source} cannot be used"
-    with clear_opening_errors(what, fix):
-        try:
-            chat = Chat(tokenizer, stops, section.chat_template, section.date, rows)
-            first = chat.prompt([{"role": "user", "content": "?"}])
-        except (DataError, ModelError) as error:
-            if isinstance(error, ModelError) and source in error.cause:
-                raise
-            raise ModelError(f"{what}: {error.cause}", error.fix or fix) from error
-    if not first:
-        raise ModelError(f"{what}: a chat of one question has no token", fix)
-    if rows is not None and len(tokenizer) > rows:
-        warnings.warn(
-            f"the tokenizer of {source} has {len(tokenizer)} tokens, but the model has embeddings "
-            f"for {rows}: a text "
-            "with one of the others is refused",
-            stacklevel=2,
-        )
-    return chat
-
-
 def _without_dropout(model: Any) -> None:
     """Sampler and scorer are one sampling distribution only without dropout, so it is off
     everywhere, in training as well."""
@@ -551,7 +491,6 @@ def _adapter(model: Any, folder: str) -> Any:
 
     with clear_opening_errors(f"the adapter in {folder} is of another model", _ANOTHER):
         config: Any = PeftConfig.from_pretrained(folder, local_files_only=True)
-        _check_adapter(config, folder)
         # what training began with may be costly, and is overwritten
         config.init_lora_weights = True
         with (
@@ -571,42 +510,6 @@ def _adapter(model: Any, folder: str) -> Any:
     return adapter
 
 
-BEGINNINGS = ("gaussian", "eva", "orthogonal", "mica")
-"""What may stand in init_lora_weights: the others change the base as well, to what no file
-holds."""
-
-
-def _check_adapter(config: Any, folder: str) -> None:
-    """Refuse an adapter that needs another base than the one it names, or sizes that none has.
-
-    Raises:
-        ModelError: names the key.
-    """
-    begun = getattr(config, "init_lora_weights", None)
-    if not isinstance(begun, bool | None) and begun not in BEGINNINGS:
-        raise ModelError(
-            f"the adapter in {folder} began with init_lora_weights {str(begun)[:80]!r}, which "
-            "changes its base as well",
-            "save it as a plain LoRA adapter (peft: save_pretrained with "
-            "path_initial_model_for_weight_conversion)",
-        )
-    layers = sum(end - start for start, end in getattr(config, "layer_replication", None) or ())
-    ranks = {
-        name: rank
-        for name, rank in {"": config.r, **(config.rank_pattern or {})}.items()
-        if rank > MOST_RANK
-    }
-    if layers > SIZES["num_hidden_layers"] or ranks:
-        what = (
-            f"repeats {layers:,} layers" if not ranks else f"has a rank of {max(ranks.values()):,}"
-        )
-        raise ModelError(
-            f"the adapter in {folder} {what}, which is no size", f"use the {ADAPTER} saved with it"
-        )
-
-
-MOST_RANK = 2**15
-"""Of an adapter: as many as the states of the largest models have elements."""
 _ANOTHER = "check base_model_name_or_path in its adapter_config.json"
 PATTERNS = ("target_modules", "exclude_modules", "layers_pattern", "rank_pattern", "alpha_pattern")
 """Keys of an adapter's configuration whose texts, or keys, peft takes for regular expressions."""

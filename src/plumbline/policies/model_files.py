@@ -1,28 +1,13 @@
-"""What stands in a model directory, and what it says about how its weights are used, without
-loading them."""
+"""What stands at a model's path, without loading it: its kind, and whether its files are whole."""
 
 import json
 import re
 import struct
-import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from plumbline.config.imports import note_file_text
 from plumbline.errors import ModelError, make_visible
-from plumbline.policies.options import PretrainedModel
-from plumbline.policies.pretrained.gguf_file import AGAIN, POINTER, is_gguf, read_header
-from plumbline.recipe import LoraSection, ModelSection
-from plumbline.runs.hub import check_hub, is_cached
-from plumbline.runs.metadata import METADATA
-from plumbline.runs.remote import (
-    is_address,
-    is_known,
-    list_alternatives,
-    local_model,
-    portable_path,
-)
 from plumbline.storage import (
     LARGEST_JSON,
     check_regular,
@@ -31,6 +16,9 @@ from plumbline.storage import (
     read_object,
 )
 
+AGAIN = "fetch or copy the model again, and let it finish"
+POINTER = b"version https://git-"
+"""What a file begins with that Git LFS left in another's place."""
 ADAPTER = "adapter_config.json"
 INDICES = {
     "model.safetensors": "model.safetensors.index.json",
@@ -64,14 +52,6 @@ SIZES = {
 }
 """Keys of a config.json that are sizes, and what none of them exceeds: lists, tables and modules of
 so many are made before the weights are looked at."""
-KINDS: Mapping[str, Any] = {
-    "family": str,
-    **dict.fromkeys(("attention", "quantize"), str | None),
-    "canvas": int | None,
-    "predicts_next": bool | None,
-}
-"""Settings of ours in a model's files that are read before the family's own section checks them
-all."""
 WEIGHTS = re.compile(
     r"model[\w.-]*\.safetensors|pytorch_model[\w.-]*\.bin|adapter_model\.(safetensors|bin)"
 )
@@ -85,67 +65,28 @@ WINDOWS = (
 )
 
 
+def is_gguf(source: str) -> bool:
+    """Whether a model's source means a GGUF file, there or not."""
+    return source.lower().endswith(".gguf") and not Path(source).is_dir()
+
+
+def looks_like_path(source: str) -> bool:
+    """Whether a name is a path, there or not: `plumbline get` writes into `models/`, and runs are
+    in `runs/`, so no hub is asked for those."""
+    return source.startswith((".", "/", "~", "models/", "runs/")) or source.count("/") > 1
+
+
+def is_here(source: str) -> bool:
+    """Whether a model is on this machine: of such one no hub is asked for anything."""
+    return is_gguf(source) or Path(source).exists()
+
+
 def is_adapter(source: str | Path) -> bool:
     """Whether a directory holds a LoRA adapter, and not the weights that it is for."""
     return (Path(source) / ADAPTER).is_file()
 
 
-def check_source(source: str, *, whole: bool = True) -> None:
-    """A path that is not there would be taken for a hub name, and fail with a message about the
-    network.
-
-    Args:
-        source: a directory, a GGUF file or a hub name.
-        whole: whether all its files must be there; else they may be those of a tokenizer alone.
-
-    Raises:
-        ModelError: a directory without a model, or whose files are not whole; sizes that no model
-            has; no such path; no whole GGUF file; an adapter of an adapter.
-        DataError: its config is not JSON.
-    """
-    if is_gguf(source):
-        read_header(source)
-        return
-    path = Path(source).expanduser()
-    # `models/` is where `plumbline get` puts what it fetches, and `runs/` where runs are: no hub is
-    # asked for those.
-    looks_like_path = (
-        source.startswith((".", "/", "~", "models/", "runs/")) or source.count("/") > 1
-    )
-    if path.is_dir():
-        if not _is_model(path):
-            inside = next(_models_in(path), None)
-            advice = f"give the model itself: {inside}" if inside else list_alternatives(path)
-            advice = advice or "give the model's directory"
-            raise ModelError(f"{source} is a directory without a model (no config.json)", advice)
-        _check_files(path)
-        base = adapter_base(source)
-        saved_settings(source)
-        if whole and (fault := find_fault(path)):
-            raise ModelError(fault, AGAIN)
-        if whole and (unread := find_unread(path)):
-            warnings.warn(f"{unread}: {ONE_SET}", stacklevel=1)
-        if base is None:
-            check_config(read_object(path / "config.json"), str(path / "config.json"))
-        elif is_adapter(base):
-            raise ModelError(
-                f"the base of the adapter in {source} is an adapter itself ({base})",
-                "merge that one into its own base first (peft: merge_and_unload)",
-            )
-        else:
-            check_source(base)
-    elif looks_like_path or path.exists() or not source.strip():
-        raise ModelError(
-            f"there is no model directory at {source}",
-            list_alternatives(path)
-            or (
-                "check the path, fetch a model (`plumbline get` lists them), or give a hub name "
-                "such as org/model"
-            ),
-        )
-
-
-def _check_files(folder: Path) -> None:
+def check_files(folder: Path) -> None:
     """See that a library which opens the files in a model's folder neither waits nor reads without
     end.
 
@@ -162,17 +103,6 @@ def _check_files(folder: Path) -> None:
                 raise ModelError(
                     f"{file} is too large: it has more than {LARGEST_JSON >> 20:,} MiB", fix
                 )
-
-
-def reach_hub(source: str) -> None:
-    """See that the hub answers where a model would come from it; see
-    `plumbline.runs.hub.check_hub`.
-
-    Raises:
-        ModelError: it does not, and the model is not in the hub's cache.
-    """
-    if not is_gguf(source) and not Path(source).exists():
-        check_hub(source, cached=is_cached(source))
 
 
 def find_fault(folder: Path) -> str:
@@ -374,141 +304,15 @@ def _has_windows(kinds: object) -> bool:
     return not isinstance(kinds, list) or any("full" not in str(kind) for kind in kinds)
 
 
-def _is_model(path: Path) -> bool:
+def is_model(path: Path) -> bool:
+    """Whether a directory holds a model or an adapter."""
     return (path / "config.json").is_file() or is_adapter(path)
 
 
-def _models_in(path: Path) -> Iterator[Path]:
+def models_in(path: Path) -> Iterator[Path]:
     """Models that somebody may mean who names this folder: of a run its last stage's, then any in
     it."""
     for place in (path / "models", path):
-        yield from (found for stage in ("rl", "sft", "base") if _is_model(found := place / stage))
+        yield from (found for stage in ("rl", "sft", "base") if is_model(found := place / stage))
     yield from sorted(path.glob("*.gguf"))
-    yield from sorted(found for found in path.glob("*") if _is_model(found))
-
-
-def adapter_base(source: str) -> str | None:
-    """The model that the LoRA adapter in a directory belongs to; None where there is no adapter.
-
-    Raises:
-        ModelError: its adapter_config.json names none, or an address that this machine was not told
-            of.
-    """
-    config = Path(source) / ADAPTER
-    if not is_adapter(source):
-        return None
-    base = read_object(config).get("base_model_name_or_path")
-    if not isinstance(base, str) or not base:
-        raise ModelError(f"{config} names no base model", "set base_model_name_or_path in it")
-    if is_address(base) and not _is_trusted(base, source):
-        raise ModelError(
-            f"{config} names a base model at the address {base}, and nothing is fetched because a "
-            "file says so",
-            "where you trust it, fetch that model yourself, and set base_model_name_or_path to its "
-            "folder",
-        )
-    return local_model(base)
-
-
-def _is_trusted(base: str, adapter: str) -> bool:
-    """Whether an adapter is from the same store as its base, or this machine has fetched from that
-    address before."""
-    return portable_path(str(Path(adapter).resolve())).split("/", 3)[:3] == base.split("/", 3)[
-        :3
-    ] or is_known(base)
-
-
-def saved_settings(source: str) -> Mapping[str, Any]:
-    """The keys of `ModelSection` that a model directory has settled, with their values; empty for
-    any other model.
-
-    A whole model says so in its config.json. An adapter has none: our `plumbline.json` beside it
-    says how its weights are used, and its own configuration what they are (`lora`).
-
-    Raises:
-        ModelError: it is an adapter of another kind than LoRA, or its configuration is damaged.
-    """
-    if adapter_base(source) is not None:
-        return {
-            **_read_mapping(Path(source) / METADATA, "model"),
-            "lora": adapter_settings(source).model_dump(),
-        }
-    return _read_mapping(Path(source) / "config.json", "plumbline")
-
-
-def _read_mapping(path: Path, key: str) -> dict[str, Any]:
-    """A mapping inside a JSON file, of settings as a recipe has them; empty where either is not
-    there.
-
-    Raises:
-        ModelError: it is no mapping, or one of them is of another type.
-    """
-    found = read_object(path).get(key) if path.is_file() else None
-    note_file_text(path, str(found))
-    for name, value in (
-        found.items() if isinstance(found, dict) else [(key, found)] if found is not None else ()
-    ):
-        if not isinstance(found, dict) or not isinstance(value, KINDS.get(name, object)):
-            raise ModelError(
-                f"{path} says {name}: {str(value)[:80]!r}, which is no {name}",
-                f"correct {key} in it",
-            )
-    return found or {}
-
-
-def adapter_settings(source: str) -> LoraSection:
-    """Rank, alpha and targets of the adapter in a directory.
-
-    Raises:
-        ModelError: it is an adapter of another kind than LoRA, or its configuration is damaged.
-    """
-    path = Path(source) / ADAPTER
-    values = read_object(path)
-    try:
-        targets = values["target_modules"]  # none where it has target_parameters alone
-        return LoraSection(
-            rank=values["r"], alpha=values["lora_alpha"], targets=[] if targets is None else targets
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise ModelError(
-            f"{path} is damaged, or of an adapter that is no LoRA: {str(error).splitlines()[0]}",
-            "give a LoRA adapter's directory, or merge the adapter into its base (peft: "
-            "merge_and_unload)",
-        ) from error
-
-
-def check_settings(section: ModelSection, source: str) -> None:
-    """Refuse a section that asks for other uses of the weights than their directory says.
-
-    What an adapter's targets are can only be told on the model itself: the loader compares them.
-
-    Raises:
-        ModelError: names the first key that differs, and the value to set.
-    """
-    saved = saved_settings(source)
-    if saved.get("family", section.family) != section.family:
-        raise ModelError(
-            f"the model in {source} is of family {saved['family']}, not {section.family}",
-            f"set model.family to {saved['family']}",
-        )
-    values = section.model_dump(include={"attention", "quantize", "predicts_next"})
-    for key, value in values.items():
-        if saved.get(key, value) != value:
-            raise ModelError(
-                f"the model in {source} was trained with {key}: {saved[key]}, not {value}",
-                f"set model.{key} to {saved[key] or 'null'}",
-            )
-    if is_adapter(source) and isinstance(section, PretrainedModel):
-        own = adapter_settings(source)
-        lora = section.lora
-        if lora is None or (lora.rank, lora.alpha) != (own.rank, own.alpha):
-            wanted = (
-                "all weights" if lora is None else f"one of rank {lora.rank} and alpha {lora.alpha}"
-            )
-            raise ModelError(
-                f"{source} is a LoRA adapter of rank {own.rank} and alpha {own.alpha}, and the "
-                f"recipe trains {wanted}",
-                f"set model.lora to {{rank: {own.rank}, alpha: {own.alpha}}}; to train something "
-                "else, merge the "
-                "adapter into its base first (peft: merge_and_unload)",
-            )
+    yield from sorted(found for found in path.glob("*") if is_model(found))

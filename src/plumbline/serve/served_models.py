@@ -6,10 +6,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from plumbline.errors import RecipeError
-from plumbline.evaluation.models import ModelOptions, options_as_trained
-from plumbline.policies import check_model, open_policy
+from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.policy import AutoregressivePolicy
 from plumbline.policies.memory import clear_memory_errors
+from plumbline.policies.opening import ModelOptions, check_model, find_run, options_as_trained
 from plumbline.policies.policy import slowness
 from plumbline.runs.record import last_model
 from plumbline.runs.remote import local_model
@@ -55,10 +55,8 @@ def _of_run(source: str) -> tuple[str, str] | None:
     folder = Path(source).absolute()
     if (model := last_model(source)) != source:
         return folder.name, model
-    run = folder.parent.parent
-    if folder.parent.name == "models" and (run / "recipe.yaml").is_file():
-        return run.name, source
-    return None
+    run = find_run(source)
+    return None if run is None else (run.name, source)
 
 
 def open_models(models: dict[str, str], options: ModelOptions, listener: Listener) -> list[Backend]:
