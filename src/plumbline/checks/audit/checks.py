@@ -348,7 +348,7 @@ def find_paid_hostile_texts(seen: ScoringRunner) -> Iterator[Finding]:
 @check("reward", name="pays-anything")
 def find_rows_paying_anything(seen: ScoringRunner) -> Iterator[Finding]:
     """Rows that pay a blank answer or nonsense, where others do not."""
-    golds = {one.case.example.id: one.reward for one in seen.golds}
+    golds = seen.gold_rewards
     tried = [
         *seen.kept.get(ANYTHING, ()),
         *(one for found in seen.baselines.get("blank", {}).values() for one in found),
@@ -398,7 +398,7 @@ def find_paid_wrong_answers(seen: ScoringRunner) -> Iterator[Finding]:
 def wrongly_paid(seen: ScoringRunner) -> dict[str, tuple[list[CaseVerdict], int]]:
     """Of each way to name the gold answer in a wrong one: those that earn more than halfway from
     what the wrong answer by itself earns to what gold earns, and how many were tried."""
-    golds = {one.case.example.id: one.reward for one in seen.golds}
+    golds = seen.gold_rewards
     ways = dict(seen.verdicts_by_way("wrong"))
     alone = {one.case.example.id: one.reward for one in ways.pop(OTHER, ())}
     found = {}
@@ -420,7 +420,7 @@ def count_misjudged(seen: ScoringRunner) -> dict[str, tuple[int, int]]:
     """False rejects and false accepts, each with how many texts were tried: right answers written
     otherwise that lose more than `LOSES`, and wrong answers and nonsense that are paid like gold
     ones."""
-    golds = {one.case.example.id: one.reward for one in seen.golds}
+    golds = seen.gold_rewards
     right = [
         (one, golds.get(one.case.example.id, 0.0))
         for found in seen.verdicts_by_way("writing").values()

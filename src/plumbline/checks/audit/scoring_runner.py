@@ -227,6 +227,11 @@ class ScoringRunner(Context):
         """Of gold answers."""
         return self.kept.get(("gold",), ())
 
+    @property
+    def gold_rewards(self) -> dict[str, float]:
+        """What gold answers earn, by example."""
+        return {one.case.example.id: one.reward for one in self.golds}
+
     def verdicts_by_way(self, what: str) -> Mapping[str, Sequence[CaseVerdict]]:
         """By the way in which they were made: "writing" of gold answers written otherwise, "wrong"
         of wrong answers that name the gold one, "marks" of gold answers whose marks are damaged."""
@@ -294,7 +299,7 @@ class ScoringRunner(Context):
     def measure_writings(self) -> dict[str, dict[str, Any]]:
         """Of each way to write a gold answer: how many were tried, the mean share of its reward
         that is lost, and the mean total under each reading, where the task has readings."""
-        whole = {one.case.example.id: one.reward for one in self.golds if one.reward}
+        whole = {key: reward for key, reward in self.gold_rewards.items() if reward}
         found = {}
         for way, verdicts in self.verdicts_by_way("writing").items():
             scores = [

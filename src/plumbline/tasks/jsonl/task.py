@@ -395,8 +395,8 @@ class JsonlTask(Task):
 
     def find_label(self, examples: Sequence[Example]) -> Label | None:
         """See `Task.find_label`: where they are a column's."""
-        bare = re.fullmatch(r"[^{}]+|\{[^{}]+\}", self.options.gold or "")
         column = self.options.gold or ""
+        bare = re.fullmatch(r"[^{}]+|\{[^{}]+\}", column)
         return find_label(self, examples, column, self.templates) if bare else None
 
     def explain_unnamed_form(self, examples: Sequence[Example]) -> str:
