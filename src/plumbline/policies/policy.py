@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from plumbline.errors import RecipeError
 from plumbline.policies.memory import Say, ignore_message
-from plumbline.recipe import explain_lacking, foreign_error
+from plumbline.recipe.families import explain_lacking, foreign_error
 from plumbline.records import Message, Request, Sampling, Trajectory, Transition
 
 if TYPE_CHECKING:

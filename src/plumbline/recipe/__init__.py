@@ -10,8 +10,6 @@ from plumbline.recipe.execution import EngineSection, EvaluationSection, RunSect
 from plumbline.recipe.families import (
     FamilyOptions,
     explain_foreign_key,
-    explain_lacking,
-    foreign_error,
     is_untrusted_family,
     options_as_written,
     options_of,
@@ -75,9 +73,7 @@ __all__ = [
     "difference_lines",
     "differences",
     "explain_foreign_key",
-    "explain_lacking",
     "find_recipe",
-    "foreign_error",
     "format_recipe_list",
     "group_recipes",
     "is_recipe",

@@ -35,7 +35,9 @@ def named_models(words: Sequence[str]) -> dict[str, str]:
     for word in words:
         given = NAMED.fullmatch(word)
         source = given[2] if given else word
-        name, place = _of_run(source) or (source.rstrip("/").rpartition("/")[2], source)
+        name, place = source.rstrip("/").rpartition("/")[2], last_model(source)
+        if run := find_run(place):
+            name = run.name
         name = given[1] if given else name
         if "/" not in source and not Path(source).exists():
             raise RecipeError(
@@ -47,16 +49,6 @@ def named_models(words: Sequence[str]) -> dict[str, str]:
             raise RecipeError(f"two models are called {name}", f"name them: {name}-2={source}")
         found[name] = place
     return found
-
-
-def _of_run(source: str) -> tuple[str, str] | None:
-    """A run's name and its last stage's model; None for what is no folder of a run, or of a model
-    in one."""
-    folder = Path(source).absolute()
-    if (model := last_model(source)) != source:
-        return folder.name, model
-    run = find_run(source)
-    return None if run is None else (run.name, source)
 
 
 def open_models(models: dict[str, str], options: ModelOptions, listener: Listener) -> list[Backend]:

@@ -398,7 +398,7 @@ class AutoregressivePolicy(PretrainedPolicy):
             return self._pack_distributions(
                 model, pack(trajectories, self.device, rounded=self._rounded)
             )
-        return self._row_distributions(model, *self._rows(_sequences(trajectories)))
+        return self._row_distributions(model, _sequences(trajectories))
 
     def encode(self, messages: Sequence[Message]) -> NDArray[np.int64]:
         """See `Policy.encode`."""
@@ -438,17 +438,18 @@ class AutoregressivePolicy(PretrainedPolicy):
         return ids, row, column
 
     def _row_distributions(
-        self, model: Any, ids: Tensor, row: Tensor, column: Tensor
+        self, model: Any, sequences: Sequence[Targets]
     ) -> tuple[TokenDistributions, Tensor]:
         """The places of the targets of padded rows, and these [N]."""
+        ids, row, column = self._rows(sequences)
         hidden = model.get_decoder()(ids, use_cache=False).last_hidden_state[row, column - 1]
         return TokenDistributions(model.get_output_embeddings(), None, hidden), ids[row, column]
 
     def _score_rows(self, model: Any, sequences: Sequence[Targets], sampling: Sampling) -> Tensor:
         """Log-probabilities [N] of the targets of padded rows."""
-        ids, row, column = self._rows(sequences)
         if self._abilities.linear_head:
-            return _log_probs(*self._row_distributions(model, ids, row, column), sampling)
+            return _log_probs(*self._row_distributions(model, sequences), sampling)
+        ids, row, column = self._rows(sequences)
         return log_prob(
             model(ids, use_cache=False).logits[row, column - 1], ids[row, column], sampling
         )
