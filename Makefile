@@ -1,7 +1,8 @@
 # Two commands for a fresh machine that has Python 3.11, make and the network:
 #   make demo   ten minutes: makes .venv, fetches a real model of 135M (93 MB), trains it on a CPU by SFT and by its own verified
 #               answers, and ends with the verdict, ten answers before and after, and the report. The same command resumes it
-#   make test   makes .venv, runs the tests but the slow ones (make test-slow: random at length, long runs)
+#   make test   makes .venv, runs the tests but the slow ones (make test-slow: random at length, long runs; make
+#               test-studies: of benchmarks/ and experiments/)
 #   make gpu    on a machine with a GPU: the tests that need one, and a table of SmolLM2 and of random weights in the shapes of
 #               Qwen3-0.6B and 8B against transformers and TRL (18 GB on disk)
 #   make demo-control   the demo's negative control, after it
@@ -21,7 +22,7 @@ DTYPE := --set model.dtype=$(shell awk '/vendor_id/ { amd = /AMD/ } /amx_bf16/ |
 # Tests start the command line dozens of times; without bytecode each compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-started demo-control test test-slow gpu docs lint format clean
+.PHONY: demo demo-started demo-control test test-slow test-studies gpu docs lint format clean
 .DELETE_ON_ERROR:
 
 $(BIN)/python:
@@ -83,6 +84,10 @@ test: .venv/dev.stamp
 
 test-slow: .venv/dev.stamp
 	@$(PYTEST) -m slow
+
+# Of scripts that measure, and of studies that were made once.
+test-studies: .venv/dev.stamp
+	@$(PYTEST) benchmarks experiments
 
 gpu: .venv/dev.stamp
 	@$(BIN)/python -c 'import sys, torch; sys.exit("make gpu needs a CUDA device" * (not torch.cuda.is_available()))'

@@ -1,5 +1,4 @@
-"""One tiny model of each kind against transformers, by the benchmark that tries them all, and what
-is refused."""
+"""One tiny model of each kind against transformers, and what is refused."""
 
 import json
 import re
@@ -9,16 +8,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from benchmarks import architectures
-from benchmarks.architectures import (
-    FAMILIES,
-    SAMPLING,
-    by_transformers,
-    config_of,
-    make,
-    measure,
-    verdict,
-)
 from plumbline.errors import ModelError
 from plumbline.evaluation.models import ModelOptions
 from plumbline.policies import open_policy
@@ -30,6 +19,16 @@ from plumbline.recipe import LoraSection
 from plumbline.records import Request, Sampling
 from plumbline.runs.run import Observer
 from plumbline.serve.opening import open_models
+from tests.policies import architectures
+from tests.policies.architectures import (
+    FAMILIES,
+    SAMPLING,
+    by_transformers,
+    config_of,
+    make,
+    measure,
+    verdict,
+)
 
 KINDS = {
     "llama": "lean, packed, sliced",

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import shop as describe
+from environments.commerce.tests import measure_shop as describe
 from plumbline.errors import StorageError
 from plumbline.tasks.tables import read_tables
 from plumbline_commerce.database import build_database, marginals

@@ -3,7 +3,7 @@ in order."""
 
 from urllib.parse import parse_qsl
 
-from benchmarks.forms_differential import FILES, Pages
+from environments.forms.tests.differential import FILES, Pages
 from plumbline_browser.plans.actions import (
     Attach,
     Check,

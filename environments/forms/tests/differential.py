@@ -4,9 +4,9 @@ The plans are those of oracles, damaged ones, and random ones on random pages, w
 suite's forms lack: several forms and buttons, form owners, fieldsets, groups of options, list
 boxes, all types of inputs.
 
-python -m benchmarks.forms_differential --damaged 2000            # browser and direct
-python -m benchmarks.forms_differential --executor in-page        # without navigation
-python -m benchmarks.forms_differential --executor in-page --oracle 0 --damaged 0 --pages 1000
+python -m environments.forms.tests.differential --damaged 2000            # browser and direct
+python -m environments.forms.tests.differential --executor in-page        # without navigation
+python -m environments.forms.tests.differential --executor in-page --oracle 0 --damaged 0 --pages 1000
 """
 
 import argparse
@@ -17,7 +17,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from benchmarks.forms_damage import damaged
+from environments.forms.tests.damage import damaged
 from plumbline.records import Failure
 from plumbline.seeds import generator
 from plumbline_browser.plans.actions import (

@@ -1,6 +1,6 @@
 """Measures a database against the figures of `marginals`, and prints them with some reviews.
 
-python -m benchmarks.shop commerce.db [--reviews 10]
+python -m environments.commerce.tests.measure_shop commerce.db [--reviews 10]
 """
 
 import argparse
