@@ -242,6 +242,18 @@ def test_light_packages_import_without_torch():
     assert result.stdout.strip() == "[]"
 
 
+def test_the_tests_of_plumbline_check_are_collected_without_torch():
+    """`make test-check` runs them where no package of training is installed."""
+    (paths,) = re.findall(r"^CHECK_TESTS = (.*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    asked = ["--collect-only", "-q", "--no-summary", "-p", "no:cacheprovider", *paths.split()]
+    code = f"import pytest, sys; sys.modules |= dict.fromkeys({HEAVY!r}); sys.exit(pytest.main({asked!r}))"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:]
+    files = (ROOT / "tests" / "diagnosis").glob("test_*.py")
+    assert [path.name for path in files if f"{path.name}::" not in done.stdout] == []
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
