@@ -3,9 +3,11 @@
 import json
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file, save_file
 
 from plumbline.errors import ModelError
@@ -213,43 +215,7 @@ ADAPTED = [
     "gemma3",  # with a vision tower
     "laguna",  # whose shared experts peft saves under one name and looks for under another
 ]
-MORE = [
-    *(
-        "llama",
-        "gpt2",
-        "mistral",
-        "qwen2",
-        "qwen3",
-        "phi3",
-        "olmo3",
-        "smollm3",
-        "gemma2",
-        "gemma3_text",
-        "bloom",
-    ),
-    *(
-        "gpt_neo",
-        "lfm2",
-        "bamba",
-        "zamba2",
-        "granitemoehybrid",
-        "qwen3_5_text",
-        "jamba",
-        "nemotron_h",
-    ),
-    *(
-        "mixtral",
-        "glm4_moe",
-        "deepseek_v2",
-        "deepseek_v3",
-        "qwen2_moe",
-        "qwen3_next",
-        "olmoe",
-        "phimoe",
-        "gpt_oss",
-    ),
-    *("lfm2_moe", "llama4_text", "dbrx", "ernie4_5_moe"),
-]
+MORE = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(
