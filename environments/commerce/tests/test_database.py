@@ -418,17 +418,6 @@ def test_a_full_disk_leaves_the_old_file_and_no_litter(
     assert [entry.name for entry in tmp_path.iterdir()] == ["x.db"]
 
 
-def test_describe_prints_a_table_and_names_a_missing_file(
-    database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert describe.main([str(database), "--reviews", "3"]) == 0
-    printed = capsys.readouterr().out
-    assert "| score 5 | 57.8 % |" in printed
-    assert printed.count('"main_complaint"') == 3
-    assert describe.main([str(tmp_path / "none.db")]) == 1
-    assert "does not exist" in capsys.readouterr().err
-
-
 # Gold.
 
 TOPICS = {
