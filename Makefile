@@ -26,10 +26,14 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: demo demo-started demo-control test test-slow test-check test-studies gpu docs lint format clean
 .DELETE_ON_ERROR:
 
-$(BIN)/python:
+define need_python
 	@test -n "$(PYTHON)" || { echo "plumbline needs Python 3.11 or newer; name it: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "$(PYTHON) is older than Python 3.11; name another: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+endef
+
+$(BIN)/python:
+	$(need_python)
 	@echo "making .venv with $(PYTHON)"
 	@$(PYTHON) -m venv .venv
 
@@ -89,6 +93,7 @@ test-slow: .venv/dev.stamp
 # Tests of `plumbline check`: under a minute, without torch, which .venv-check has not.
 CHECK_TESTS = tests/diagnosis tests/test_public_reports.py tests/doorstep/test_doorstep.py::test_a_log_gets_its_right_answer
 .venv-check/stamp: constraints.txt pyproject.toml environments/commerce/pyproject.toml
+	$(need_python)
 	@echo "making .venv-check, without torch, for the tests of plumbline check"
 	@$(PYTHON) -m venv .venv-check
 	@.venv-check/bin/python -m pip --quiet --disable-pip-version-check install -c constraints.txt \
