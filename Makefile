@@ -2,6 +2,8 @@
 #   make demo   ten minutes: makes .venv, fetches a real model of 135M (93 MB), trains it on a CPU by SFT and by its own verified
 #               answers, and ends with the verdict, ten answers before and after, and the report. The same command resumes it
 #   make test   makes .venv, runs the tests but the slow ones (make test-slow: random at length, long runs)
+#   make test-check     those of `plumbline check` alone, without torch: a minute
+#   make test-studies   those of benchmarks/ and experiments/
 #   make gpu    on a machine with a GPU: the tests that need one, and a table of SmolLM2 and of random weights in the shapes of
 #               Qwen3-0.6B and 8B against transformers and TRL (18 GB on disk)
 #   make demo-control   the demo's negative control, after it
@@ -21,13 +23,17 @@ DTYPE := --set model.dtype=$(shell awk '/vendor_id/ { amd = /AMD/ } /amx_bf16/ |
 # Tests start the command line dozens of times; without bytecode each compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-started demo-control test test-slow gpu docs lint format clean
+.PHONY: demo demo-started demo-control test test-slow test-check test-studies gpu docs lint format clean
 .DELETE_ON_ERROR:
 
-$(BIN)/python:
+define need_python
 	@test -n "$(PYTHON)" || { echo "plumbline needs Python 3.11 or newer; name it: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "$(PYTHON) is older than Python 3.11; name another: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+endef
+
+$(BIN)/python:
+	$(need_python)
 	@echo "making .venv with $(PYTHON)"
 	@$(PYTHON) -m venv .venv
 
@@ -84,6 +90,23 @@ test: .venv/dev.stamp
 test-slow: .venv/dev.stamp
 	@$(PYTEST) -m slow
 
+# Tests of `plumbline check`: under a minute, without torch, which .venv-check has not.
+CHECK_TESTS = tests/diagnosis tests/test_public_reports.py tests/doorstep/test_doorstep.py::test_a_log_gets_its_right_answer
+.venv-check/stamp: constraints.txt pyproject.toml environments/commerce/pyproject.toml
+	$(need_python)
+	@echo "making .venv-check, without torch, for the tests of plumbline check"
+	@$(PYTHON) -m venv .venv-check
+	@.venv-check/bin/python -m pip --quiet --disable-pip-version-check install -c constraints.txt \
+		-e . -e ./environments/commerce jinja2 pandas pyarrow pytest
+	@touch $@
+
+test-check: .venv-check/stamp
+	@.venv-check/bin/python -m pytest -q $(CHECK_TESTS)
+
+# Of scripts that measure, and of studies that were made once.
+test-studies: .venv/dev.stamp
+	@$(PYTEST) benchmarks experiments
+
 gpu: .venv/dev.stamp
 	@$(BIN)/python -c 'import sys, torch; sys.exit("make gpu needs a CUDA device" * (not torch.cuda.is_available()))'
 	@$(BIN)/python -m pytest -q -m gpu
@@ -115,4 +138,4 @@ format: .venv/dev.stamp
 	@$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-check build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

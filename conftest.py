@@ -82,6 +82,7 @@ WORDS = [
 @pytest.fixture(scope="session")
 def tiny_folder(tmp_path_factory) -> Path:
     """An untrained Llama of 3 layers with sharpened logits, saved as a directory."""
+    pytest.importorskip("torch", reason="a tiny model needs torch; pip install '.[train]'")
     from plumbline.policies.pretrained.tiny import make_tiny
     from plumbline.recipe import TinySection
 

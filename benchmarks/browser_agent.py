@@ -26,15 +26,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 import uvicorn
 
-from plumbline.errors import DataError
+from environments.forms.tests.agent.fake_agent import OraclePlanner
 from plumbline.evaluation.statistics import mean_interval, rate_interval
 from plumbline.records import Example, Message
 from plumbline.serve.app import application
 from plumbline.serve.backend import AnswerChunk, AnswerRequest, Backend
 from plumbline.tasks import silent
-from plumbline.tasks.task import gold_of
 from plumbline_browser.chromium import find_chromium
 from plumbline_browser.plans.actions import Plan
 from plumbline_forms.agent.scene import given_of
@@ -62,42 +63,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 """Variants of the agent's output: whether it thinks, and whether it sends its schema, or writes it
 into its prompt."""
-
-
-class OraclePlanner(Backend):
-    """A planner that knows every answer, the ceiling: it gives the gold plan of the example with
-    these values."""
-
-    family, context = "oracle", 1 << 20
-
-    def __init__(self, examples: Sequence[Example], name: str = "oracle") -> None:
-        self.name = name
-        self._gold: Mapping[str, str] = {
-            given_of(_user(one.messages))[0]: gold_of(one) for one in examples
-        }
-
-    def prompt_length(self, messages: Sequence[Message]) -> int:
-        """See `Backend`: words, because it has no tokens."""
-        return sum(len(one["content"].split()) for one in messages)
-
-    async def answer(self, asked: AnswerRequest) -> AsyncGenerator[AnswerChunk, None]:
-        """See `Backend`.
-
-        Raises:
-            DataError: none of its examples asks for these values.
-        """
-        gold = self._gold.get(given_of(_user(asked.request.messages))[0])
-        if gold is None:
-            raise DataError(
-                "the oracle knows no example with these values",
-                "ask it for one of its own examples",
-            )
-        yield AnswerChunk(text=gold, finish="stop", facts={"model": self.name})
-
-
-def _user(messages: Sequence[Message]) -> str:
-    """The first request of a chat."""
-    return next((one["content"] for one in messages if one["role"] == "user"), "")
 
 
 class Slipping(Backend):

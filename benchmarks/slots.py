@@ -10,60 +10,23 @@ their log-probabilities are checked to be equal. Prints a Markdown table.
 import argparse
 import sys
 import tempfile
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
-from torch import Tensor
 
 from benchmarks.pairing import HEADER, compare
 from plumbline.api import sample_trajectories
 from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.policies.slots.options import SlotModel, SlotSampling
-from plumbline.policies.slots.packing import Grid, pack
-from plumbline.policies.slots.policy import SlotPolicy, log_probs, read_distributions
+from plumbline.policies.slots.packing import Grid
+from plumbline.policies.slots.policy import SlotPolicy
 from plumbline.recipe import TinySection
-from plumbline.records import Trajectory
+from tests.policies.slots.oracle import by_rounds
 
 SLOT, CANVAS, PROMPT, COPIES = 4, 64, 128, 4
 ROUNDS = (2, 4, 8, 16)
-
-
-def by_rounds(
-    model: Any, trajectories: Sequence[Trajectory], grid: Grid, mask_id: int, sampling: SlotSampling
-) -> list[Tensor]:
-    """Log-probabilities of each trajectory's terms by a forward pass for every round.
-
-    The packed pass gives the same numbers with one pass for all rounds; a test compares the two.
-
-    Args:
-        model: a causal transformers model.
-        trajectories: of one prompt, or with equal prompts side by side; each pass holds one round
-            of all of them.
-        grid: how their canvases are cut.
-        mask_id: the mask token.
-        sampling: the sampling distribution that they carry.
-    """
-    parts: list[list[Tensor]] = [[] for _ in trajectories]
-    for number in range(max(len(trajectory.transitions) for trajectory in trajectories)):
-        rows = [
-            row
-            for row, trajectory in enumerate(trajectories)
-            if number < len(trajectory.transitions)
-        ]
-        single = [
-            replace(trajectories[row], transitions=(trajectories[row].transitions[number],))
-            for row in rows
-        ]
-        packed = pack(single, grid, mask_id, model.device)
-        terms = log_probs(packed, read_distributions(model, mask_id, packed), sampling)
-        for row, part in zip(rows, terms.split([len(one.logprobs) for one in single]), strict=True):
-            parts[row].append(part)
-    return [torch.cat(each) for each in parts]
 
 
 def open_model(folder: Path) -> SlotPolicy:

@@ -108,6 +108,12 @@ def core() -> list[Path]:
     return [path for path in modules() if path.is_relative_to(PACKAGE)]
 
 
+def files_of_tests() -> set[Path]:
+    folders = [ROOT / "tests", *ROOT.glob("environments/*/tests")]
+    inputs = set((ROOT / "tests" / "doorstep").glob("*/**/*.py"))  # which are data
+    return {path for folder in folders for path in folder.rglob("*.py")} - inputs
+
+
 def where(path: Path) -> str:
     """A file below its package, and before it the package where that is not the core."""
     above = next(folder for folder in (PACKAGE, *ENVIRONMENTS.values()) if folder in path.parents)
@@ -220,6 +226,13 @@ def test_a_heavy_import_at_the_top_of_a_file_stands_only_where_it_may():
             )
 
 
+def test_no_test_imports_a_benchmark_or_an_experiment():
+    """Their own tests stand beside them: `make test-studies`."""
+    for path in files_of_tests():
+        tops = {name.partition(".")[0] for name in imported(nodes(path))}
+        assert not tops & {"benchmarks", "experiments"}, path
+
+
 def test_light_packages_import_without_torch():
     names = ", ".join([*("plumbline." + name for name in WITHOUT_TORCH), *ENVIRONMENTS])
     code = f"import {names}, sys; print(sorted(set(sys.modules) & {HEAVY!r}))"
@@ -227,6 +240,18 @@ def test_light_packages_import_without_torch():
         [sys.executable, "-c", code], check=True, capture_output=True, text=True
     )
     assert result.stdout.strip() == "[]"
+
+
+def test_the_tests_of_plumbline_check_are_collected_without_torch():
+    """`make test-check` runs them where no package of training is installed."""
+    (paths,) = re.findall(r"^CHECK_TESTS = (.*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    asked = ["--collect-only", "-q", "--no-summary", "-p", "no:cacheprovider", *paths.split()]
+    code = f"import pytest, sys; sys.modules |= dict.fromkeys({HEAVY!r}); sys.exit(pytest.main({asked!r}))"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:]
+    files = (ROOT / "tests" / "diagnosis").glob("test_*.py")
+    assert [path.name for path in files if f"{path.name}::" not in done.stdout] == []
 
 
 @pytest.mark.parametrize(
@@ -330,10 +355,7 @@ def figures(files: list[int], budget: int) -> str:
 def found_in(total: str) -> list[int]:
     """The tokens of code of each file of the core, of all environments, or of the tests."""
     if total == "tests":
-        folders = [ROOT / "tests", *ROOT.glob("environments/*/tests")]
-        inputs = set((ROOT / "tests" / "doorstep").glob("*/**/*.py"))  # which are data
-        paths = {path for folder in folders for path in folder.rglob("*.py")} - inputs
-        return [code_tokens(path) for path in paths]
+        return [code_tokens(path) for path in files_of_tests()]
     found = sizes().items()
     return [
         each

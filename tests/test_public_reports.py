@@ -3,18 +3,16 @@ report calls right.
 
 A folder of `public_reports` is one input, named after the repository and the number of its report.
 Reports of models that would not open are in policies/test_opening.py, those of servers in
-serve/test_core.py.
+serve/test_core.py, those of queries and of forms beside the environments' tests.
 """
 
 import json
-import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
 from plumbline.checks.audit import cheats
-from plumbline.errors import RecipeError
 
 INPUTS = Path(__file__).with_name("public_reports")
 
@@ -142,129 +140,3 @@ def test_json_is_read_as_it_was_meant(plumbline, number):
             assert "several" in said[name]["how"]
         else:
             assert said[name]["value"] == wanted["value"], said[name]
-
-
-@pytest.fixture(scope="module")
-def shop(tmp_path_factory):
-    """The records of a small shop."""
-    from plumbline.tasks import open_task
-
-    folder = tmp_path_factory.mktemp("shop") / "records"
-    counts = {"orders": 3000, "sql_qa": 60, "extraction": 30, "insights": 30, "push": 30}
-    open_task("commerce", counts, folder).examples("test")
-    return folder
-
-
-def score(plumbline, shop, folder, place):
-    """The case's answers, judged: exit code, what each earned for its result, standard error."""
-    records = shutil.copytree(shop, place / "shop")
-    (records / "manifest.json").unlink()
-    shutil.copy(folder / "records.jsonl", records / "test.jsonl")
-    task = [
-        "--task",
-        "commerce",
-        "--data",
-        records,
-        "--set",
-        "task.options.job=sql_qa",
-        "--split",
-        "test",
-    ]
-    out = place / "said.json"
-    code, _, err = plumbline(
-        "score", *task, "--completions", folder / "answers.jsonl", "--out", out
-    )
-    rows = json.loads(out.read_text())["rows"] if code == 0 else []
-    return code, {row["id"].split(":")[1]: row["parts"]["result"] for row in rows}, err
-
-
-@pytest.mark.parametrize("number", [one for one in inputs("pair.json") if one != "73b"])
-def test_a_query_is_right_where_its_answer_is(plumbline, shop, tmp_path, number):
-    folder = folder_of(number)
-    code, results, err = score(plumbline, shop, folder, tmp_path)
-    assert code == 0, err
-    for name, candidate in json.loads((folder / "pair.json").read_text())["candidates"].items():
-        if candidate["right"] is not None:
-            assert results[name] == float(candidate["right"]), (name, results)
-
-
-def test_a_question_whose_answer_says_nothing_is_refused(plumbline, shop, tmp_path):
-    code, _, err = score(plumbline, shop, folder_of("73b"), tmp_path)
-    assert code == 1
-    assert "NULL" in err
-
-
-# -- forms -----------------------------------------------------------------------------------------
-
-
-class Receiver:
-    """A page, and what its forms send."""
-
-    def __init__(self) -> None:
-        self.html, self.received = "", []
-
-    def page(self, view):
-        from plumbline_forms.site.site import Response
-
-        return Response(200, self.html.encode(), {"content-type": "text/html; charset=utf-8"})
-
-    def other(self, path):
-        return None
-
-    def take(self, view, kind, body):
-        from plumbline_forms.site.site import ReceivedPost, Response, grouped, read_body
-
-        entries, files = read_body(kind, body)
-        self.received.append([list(each) for each in entries + files])
-        answer = Response(200, b"<html><body>ok</body></html>", {"content-type": "text/html"})
-        return ReceivedPost(grouped(entries), grouped(files), "", answer)
-
-
-@pytest.fixture(scope="module", params=["direct", "browser", "in-page"])
-def browsing(request):
-    """An executor, and the receiver of what its pages send."""
-    from plumbline_forms.executors.direct import DirectExecutor
-    from plumbline_forms.site.site import Site
-
-    receiver = Receiver()
-    if request.param == "direct":
-        executor = DirectExecutor(Site(receiver))
-    else:
-        from plumbline_browser.chromium import find_chromium, import_playwright
-        from plumbline_forms.executors.browser import BrowserExecutor
-
-        try:
-            import_playwright()
-            find_chromium()
-        except RecipeError as error:
-            pytest.skip(str(error))
-        executor = BrowserExecutor(Site(receiver), navigates=request.param == "browser")
-    yield executor, receiver
-    executor.close()
-
-
-@pytest.mark.parametrize("number", inputs("page.html"))
-def test_a_form_sends_what_a_browser_sends(number, browsing):
-    from plumbline_browser.plans.reader import read_steps
-    from plumbline_forms.executors.executor import FormCase
-    from plumbline_forms.site.page import FormView
-    from plumbline_forms.suite.catalogue import text
-    from plumbline_forms.suite.declaration import Form, FormPage
-    from plumbline_forms.suite.drawing import drawn
-
-    folder = folder_of(number)
-    executor, receiver = browsing
-    receiver.html, receiver.received = (folder / "page.html").read_text(), []
-    wanted = json.loads((folder / "want.json").read_text())
-    form = Form(
-        name=number,
-        domain="t",
-        title="t",
-        pages=(FormPage((text("Name", drawn("whole", 1, 2)),)),),
-        button="Send",
-    )
-    steps = read_steps((folder / "plan.txt").read_text().rstrip("\n"))
-    (record,) = executor.run(FormCase(FormView(form), frozenset(wanted["files"])), [steps])
-    assert (receiver.received or [None])[-1] == wanted["sent"], [
-        (one.status, one.reason) for one in record.attempts
-    ]

@@ -12,6 +12,11 @@ from plumbline.errors import RecipeError
 from tests.diagnosis.trl_runs import Plan, half, letters, train
 
 
+@pytest.fixture(autouse=True)
+def _trainer():
+    pytest.importorskip("torch", reason="a trainer has torch; pip install '.[train]'")
+
+
 def watched(talker, folder, plan, **options):
     """The callback after a run with it."""
     callback = CheckCallback(**options)

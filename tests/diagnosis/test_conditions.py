@@ -3,9 +3,11 @@ is not there."""
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from plumbline.checks.diagnosis.conditions import Evidence, RunFigures, judge_condition
 from plumbline.checks.diagnosis.decide import gather_evidence
@@ -15,6 +17,8 @@ from plumbline.recipe.decision_rules import Condition, DecideSection
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.run import Run
 from tests.diagnosis.planted import TASKS, at, evaluation, planted
+
+DATA = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 
 LEVELS = {task: at(0.3, 0.4, 0.5) for task in TASKS}
 
@@ -38,61 +42,7 @@ def holds(evidence, named=None, **condition):
 
 @pytest.mark.parametrize(
     ("condition", "answer"),
-    [
-        ({"metric": "eval/extraction", "above": 0.45}, True),
-        ({"metric": "eval/extraction", "above": 0.55}, False),
-        ({"metric": "eval/extraction", "above": 0.5}, None),
-        ({"metric": "eval/extraction", "below": 0.55}, True),
-        ({"metric": "eval/extraction", "below": 0.5}, None),
-        ({"metric": "eval/extraction", "at_least": 0.45, "at_most": 0.55}, True),
-        ({"metric": "eval/extraction", "at_least": 0.45, "at_most": 0.48}, False),
-        ({"metric": "eval/extraction", "at": 10, "below": 0.35}, True),
-        ({"metric": "eval/extraction", "after": 601, "above": 0}, None),
-        ({"metric": "eval/extraction", "since": 130, "above": 0.08}, True),
-        ({"metric": "eval/extraction", "since": 600, "above": 0}, None),
-        ({"metric": "eval/extraction", "sustained": 3, "above": 0.25}, True),
-        ({"metric": "eval/extraction", "sustained": 3, "above": 0.35}, False),
-        ({"metric": "eval/extraction", "sustained": 5, "above": 0.1}, None),
-        ({"metric": "eval/mean_reward", "above": 0.45}, True),
-        ({"metric": "eval/nothing", "above": 0.45}, None),
-        (
-            {"metric": "eval/extraction", "minus": "eval/extraction/reading/strict", "below": 0.05},
-            True,
-        ),
-        (
-            {
-                "metric": "eval/extraction",
-                "minus": "eval/extraction/reading/nothing",
-                "below": 0.05,
-            },
-            None,
-        ),
-        ({"metric": "eval/mean_reward", "minus": "eval/extraction", "below": 0.05}, None),
-        ({"metric": "eval/push", "minus": "eval/extraction", "below": 0.05}, None),
-        ({"metric": "train/x", "at_least": 1.0}, True),
-        ({"metric": "train/x", "above": 1.0}, False),
-        ({"metric": "train/reward", "window": 10, "since": 20, "above": 0.1}, True),
-        ({"metric": "train/reward", "window": 10, "above": 0.7}, False),
-        ({"metric": "train/reward", "window": 50, "above": 0.6}, None),
-        (
-            {"all": [{"metric": "train/x", "above": 0}, {"metric": "eval/nothing", "above": 0}]},
-            None,
-        ),
-        (
-            {"all": [{"metric": "train/x", "above": 2}, {"metric": "eval/nothing", "above": 0}]},
-            False,
-        ),
-        (
-            {"any": [{"metric": "train/x", "above": 0}, {"metric": "eval/nothing", "above": 0}]},
-            True,
-        ),
-        (
-            {"any": [{"metric": "train/x", "above": 2}, {"metric": "eval/nothing", "above": 0}]},
-            None,
-        ),
-        ({"none": [{"metric": "train/x", "above": 2}]}, True),
-        ({"none": [{"metric": "train/x", "above": 0}]}, False),
-    ],
+    DATA,
     ids=str,
 )
 def test_a_condition_holds_does_not_or_is_not_decided(evidence, condition, answer):

@@ -260,46 +260,7 @@ def test_a_rate_of_three_decimals_is_no_rate_of_zero(tmp_path: Path) -> None:
     assert the_one(write(tmp_path, *ended))["learning_rate"].values[-1] == 0
 
 
-PRINTED = {
-    "transformers 5: four significant digits": (
-        ".4g",
-        ".4g",
-        "{{'loss': '{loss}', 'reward': '{reward}'}}",
-        5e-4,
-    ),
-    "transformers 4: the loss alone is rounded": (
-        ".4f",
-        "",
-        "{{'loss': {loss}, 'reward': {reward}}}",
-        0.0,
-    ),
-    "old verl: three decimals": (
-        ".3f",
-        ".3f",
-        "step:{n} - actor/pg_loss:{loss} - critic/score/mean:{reward}",
-        5e-4,
-    ),
-    "verl: in full": (
-        "",
-        "",
-        "step:{n} - actor/pg_loss:{loss} - critic/score/mean:np.float64({reward})",
-        0.0,
-    ),
-    "prime-rl: four decimals": (
-        ".4f",
-        ".4f",
-        "SUCCESS Step {n} | 4.2s | Loss {loss} | Reward {reward}",
-        5e-5,
-    ),
-    "a script": (".2e", ".2f", "step {n}/80: loss {loss}, reward {reward}", 5e-3),
-    "JSON lines, rounded": (
-        ".4f",
-        ".4f",
-        '{{"step": {n}, "loss": {loss}, "reward": {reward}}}',
-        5e-5,
-    ),
-    "JSON lines, in full": ("", "", '{{"step": {n}, "loss": {loss}, "reward": {reward}}}', 0.0),
-}
+PRINTED = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("how", PRINTED)

@@ -13,7 +13,6 @@ from plumbline.reports.write import write_report
 from plumbline.runs.run import Run
 from plumbline.tasks.prompt_source import Source
 from plumbline.training.pipeline import run_recipe
-from plumbline.training.rl import train_rl
 from tests.diagnosis.planted import SCENARIOS, TASKS, planted
 from tests.toy import ToyTask
 
@@ -110,6 +109,8 @@ def toy(watch, **over):
 
 
 def train(tiny_folder, folder, recipe, *, resume=False):
+    from plumbline.training.rl import train_rl
+
     policy = open_policy(
         recipe.model.model_copy(update={"name": str(tiny_folder)}), str(tiny_folder)
     )

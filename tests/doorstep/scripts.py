@@ -12,42 +12,15 @@ import re
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from tests.doorstep.command import RECIPE, Said, cause, function, plumbline, workplace, worst
+
+DATA = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 
 HERE = Path(__file__).parent / "scripts"
 
-DEFAULTS: dict[str, Any] = {
-    "rl.group_size": 8,
-    "rl.prompts_per_step": 4,
-    "rl.inner_epochs": 1,
-    "rl.beta": 0,
-    "rl.algorithm.name": "grpo",
-    "rl.algorithm.normaliser": "dr_grpo",
-    "rl.algorithm.scale_advantages": "none",
-    "rl.algorithm.clip_low": 0.2,
-    "rl.algorithm.clip_high": 0.2,
-    "rl.optimiser.name": "adamw",
-    "rl.optimiser.learning_rate": 5e-6,
-    "rl.optimiser.schedule": "constant_with_warmup",
-    "rl.optimiser.warmup": 0.05,
-    "rl.optimiser.weight_decay": 0,
-    "rl.optimiser.betas": [0.9, 0.95],
-    "rl.optimiser.max_grad_norm": 1,
-    "sampling.temperature": 1,
-    "sampling.top_k": 0,
-    "sampling.top_p": 1,
-    "sampling.max_tokens": 256,
-    "evaluation.every": 20,
-    "model.lora.rank": 16,
-    "model.lora.alpha": 32,
-    "model.lora.targets": "all-linear",
-    "seed": 0,
-    "sft.batch_size": 16,
-    "sft.optimiser.learning_rate": 1e-4,
-    "sft.optimiser.schedule": "constant_with_warmup",
-    "sft.optimiser.warmup": 0.05,
-    "task.options.prompt": "prompt",
-}
+DEFAULTS: dict[str, Any] = DATA["defaults"]
 """What a recipe means that leaves a key out: docs/reference/keys.md."""
 
 TRL: dict[str, Any] = {
@@ -66,31 +39,7 @@ TRL: dict[str, Any] = {
 """What a GRPO script means that leaves a setting out: trl 1.16, grpo_config.py; a batch of 8
 answers is one prompt."""
 
-NAMES = {
-    "rl.steps": "max_steps|num_train_epochs|steps",
-    "rl.group_size": "num_generations",
-    "rl.prompts_per_step": "per_device_train_batch_size|gradient_accumulation_steps|generation_batch",
-    "rl.minibatch": "steps_per_generation",
-    "rl.inner_epochs": "num_iterations",
-    "rl.algorithm.name": "loss_type|importance_sampling_level",
-    "rl.algorithm.normaliser": "loss_type",
-    "rl.algorithm.scale_advantages": "scale_rewards",
-    "rl.algorithm.clip_low": "epsilon",
-    "rl.algorithm.clip_high": "epsilon",
-    "rl.optimiser.name": "optim",
-    "rl.optimiser.schedule": "lr_scheduler_type",
-    "rl.optimiser.betas": "adam_beta",
-    "model.quantize": "load_in_4bit|quantization_config",
-    "model.lora.rank": "peft|lora",
-    "model.lora.alpha": "peft|lora",
-    "model.lora.targets": "target_modules|lora_target",
-    "sampling.max_tokens": "max_completion_length",
-    "engine.name": "vllm",
-    "evaluation.every": "eval_steps|eval_strategy",
-    "task.options.train": "load_dataset|dataset|data",
-    "task.options.score": "reward",
-    "task.options.weights": "reward_weights",
-}
+NAMES = DATA["names"]
 """TRL's names of keys, by which a note may speak of one."""
 
 HEDGE = r"\bnot\b|TODO|no counterpart|unknown|by hand|cannot|can't|left out|leaves out|without|differs|ignored|no twin"

@@ -2,8 +2,10 @@
 
 import logging
 import zipfile
+from pathlib import Path
 
 import pytest
+import yaml
 
 pytest.importorskip("ray", reason="Ray is not installed")
 
@@ -15,44 +17,7 @@ notes/a.py notes/keep/a.txt notes/keep/b.txt deep/one/two/three.log deep/one/thr
 odd/#hash odd/!bang odd/a*b odd/ab .git/config sub/.venv/lib.py sub/__pycache__/a.pyc runs/r/metrics.jsonl
 sub/secret.txt sub/open.txt
 """.split()  # noqa: SIM905 - a name a line would be a page
-PATTERNS = [
-    *(
-        "data/formfactory/",
-        "data/formfactory",
-        "/data\n!data/rows.jsonl",
-        "*.txt\n!a.txt",
-        "/b.txt",
-        "b.txt",
-    ),
-    *(
-        "notes/**/b.txt",
-        "**/three.log",
-        "deep/**",
-        "deep/*/two",
-        "*",
-        "**",
-        "/",
-        "# all\n\n  runs/  ",
-    ),
-    *(
-        "odd/[[]x].txt",
-        "odd/[!a]*",
-        "odd/[^a]*",
-        "odd/\\#hash\n\\#hash\n\\!bang",
-        "odd/a\\*b",
-        "odd/a?b",
-        "odd/[x",
-    ),
-    *(
-        "a*",
-        "!b.txt\nb.txt",
-        "b.txt\n!b.txt",
-        "notes/\n!notes/keep/",
-        "models",
-        "**/keep/*",
-        "no**de\nn*s/",
-    ),
-]
+PATTERNS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 
 
 @pytest.fixture

@@ -1,24 +1,15 @@
-"""One tiny model of each kind against transformers, by the benchmark that tries them all, and what
-is refused."""
+"""One tiny model of each kind against transformers, and what is refused."""
 
 import json
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file, save_file
 
-from benchmarks import architectures
-from benchmarks.architectures import (
-    FAMILIES,
-    SAMPLING,
-    by_transformers,
-    config_of,
-    make,
-    measure,
-    verdict,
-)
 from plumbline.errors import ModelError
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive import probe as probing
@@ -29,6 +20,16 @@ from plumbline.recipe import LoraSection
 from plumbline.records import Request, Sampling
 from plumbline.runs.run import Observer
 from plumbline.serve.served_models import open_models
+from tests.policies import architectures
+from tests.policies.architectures import (
+    FAMILIES,
+    SAMPLING,
+    by_transformers,
+    config_of,
+    make,
+    measure,
+    verdict,
+)
 
 KINDS = {
     "llama": "lean, packed, sliced",
@@ -211,43 +212,7 @@ ADAPTED = [
     "gemma3",  # with a vision tower
     "laguna",  # whose shared experts peft saves under one name and looks for under another
 ]
-MORE = [
-    *(
-        "llama",
-        "gpt2",
-        "mistral",
-        "qwen2",
-        "qwen3",
-        "phi3",
-        "olmo3",
-        "smollm3",
-        "gemma2",
-        "gemma3_text",
-        "bloom",
-    ),
-    *(
-        "gpt_neo",
-        "lfm2",
-        "bamba",
-        "zamba2",
-        "granitemoehybrid",
-        "qwen3_5_text",
-        "jamba",
-        "nemotron_h",
-    ),
-    *(
-        "mixtral",
-        "glm4_moe",
-        "deepseek_v2",
-        "deepseek_v3",
-        "qwen2_moe",
-        "qwen3_next",
-        "olmoe",
-        "phimoe",
-        "gpt_oss",
-    ),
-    *("lfm2_moe", "llama4_text", "dbrx", "ernie4_5_moe"),
-]
+MORE = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(

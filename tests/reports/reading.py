@@ -2,79 +2,15 @@
 is it well nested."""
 
 from html.parser import HTMLParser
+from pathlib import Path
+
+import yaml
+
+DATA = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 
 VOID = {"meta", "br", "img"}
-ELEMENTS = {
-    *(
-        "html",
-        "head",
-        "meta",
-        "title",
-        "style",
-        "body",
-        "nav",
-        "main",
-        "section",
-        "article",
-        "div",
-        "span",
-        "p",
-        "a",
-    ),
-    *(
-        "h1",
-        "h2",
-        "h3",
-        "b",
-        "i",
-        "ul",
-        "li",
-        "dl",
-        "dt",
-        "dd",
-        "pre",
-        "details",
-        "summary",
-        "figure",
-        "figcaption",
-    ),
-    *("table", "thead", "tbody", "tr", "th", "td"),
-    *("svg", "path", "line", "rect", "circle", "text"),
-}
-ATTRIBUTES = {
-    *(
-        "charset",
-        "http-equiv",
-        "content",
-        "name",
-        "lang",
-        "class",
-        "id",
-        "href",
-        "style",
-        "dir",
-        "scope",
-        "tabindex",
-    ),
-    *(
-        "role",
-        "aria-label",
-        "aria-hidden",
-        "viewbox",
-        "d",
-        "x",
-        "y",
-        "x1",
-        "y1",
-        "x2",
-        "y2",
-        "cx",
-        "cy",
-        "r",
-        "width",
-    ),
-    *("height", "text-anchor"),
-}
+ELEMENTS = set(DATA["elements"])
+ATTRIBUTES = set(DATA["attributes"])
 
 
 class Page(HTMLParser):

@@ -1,16 +1,11 @@
-"""Many requests of many kinds at one server, and what stays of them:
-`python -m tests.serve.soak --requests 10000`."""
+"""Many requests of many kinds at one server, and what stays of them."""
 
-import argparse
 import asyncio
 import gc
-import resource
-import time
-from dataclasses import dataclass
 
 import httpx
 
-from tests.serve.serving import Scripted, body, running, until
+from tests.serve.serving import body, until
 
 KINDS = [
     (body(), 200),
@@ -22,27 +17,13 @@ KINDS = [
 ]
 
 
-@dataclass
-class Soaked:
-    requests: int
-    failed: int
-    seconds: float
-    grown: int
-    """Objects of the server's modules after the second half of the requests beyond those after the
-    first."""
-    memory: int
-    """Bytes by which the process's highest memory grew meanwhile."""
-
-
-def soak(server, requests, at_once=32):
-    """Ask in two halves; the first one warms up."""
-    began = time.monotonic()
+def soak(server, requests, at_once):
+    """Ask in two halves, of which the first warms up: how many failed, and how many more objects of
+    the server's modules there are after the second."""
     failed = asyncio.run(_ask(server.address, requests // 2, at_once))
-    before, memory = _objects(server), _peak()
+    before = _objects(server)
     failed += asyncio.run(_ask(server.address, requests - requests // 2, at_once))
-    return Soaked(
-        requests, failed, time.monotonic() - began, _objects(server) - before, _peak() - memory
-    )
+    return failed, _objects(server) - before
 
 
 SERVERS = ("plumbline.serve", "tests.serve", "starlette", "uvicorn", "h11", "asyncio", "_asyncio")
@@ -58,10 +39,6 @@ def _objects(server):
         and not (isinstance(one, asyncio.TimerHandle) and one.cancelled())
         for one in gc.get_objects()
     )
-
-
-def _peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 async def _ask(address, requests, at_once):
@@ -80,12 +57,3 @@ async def _ask(address, requests, at_once):
             return failed
 
         return sum(await asyncio.gather(*(worker() for _ in range(at_once))))
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--requests", type=int, default=10_000)
-    parser.add_argument("--at-once", type=int, default=32)
-    given = parser.parse_args()
-    with running([Scripted()]) as running_server:
-        print(soak(running_server, given.requests, given.at_once))

@@ -3,9 +3,11 @@
 import json
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from pathlib import Path
 
 import openai
 import pytest
+import yaml
 
 from plumbline.records import Request
 from plumbline.serve.batched import BatchedBackend
@@ -17,6 +19,8 @@ from tests.policies.slots.models import opened as open_slots
 from tests.policies.slots.models import save_mini
 from tests.policies.test_requests import SAMPLINGS
 from tests.serve.serving import Scripted, ScriptedText, running
+
+DATA = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 
 CHAT = [{"role": "user", "content": "a b"}]
 
@@ -315,37 +319,7 @@ def test_what_clients_send_as_a_matter_of_course_is_passed_over_and_named(client
 
 @pytest.mark.parametrize(
     ("sent", "passes"),
-    [
-        (
-            {
-                "top_k": -1,
-                "min_p": 0,
-                "repetition_penalty": 1.0,
-                "min_tokens": 0,
-                "skip_special_tokens": True,
-            },
-            True,
-        ),
-        (
-            {
-                "top_k": 0,
-                "min_p": 0.0,
-                "typical_p": 1,
-                "mirostat": 0,
-                "stop_token_ids": [],
-                "echo": False,
-            },
-            True,
-        ),
-        (
-            {"repeat_penalty": None, "chat_template_kwargs": {}, "ignore_eos": False, "best_of": 1},
-            True,
-        ),
-        ({"min_p": 0.05}, False),
-        ({"repetition_penalty": 1.1}, False),
-        ({"ignore_eos": True}, False),
-        ({"top_k": -2}, False),
-    ],
+    DATA["settings_that_ask_for_nothing_are_passed_over"],
 )
 def test_settings_that_ask_for_nothing_are_passed_over(client, sent, passes):
     part = {"type": "text", "text": "oi", "cache_control": {"type": "ephemeral"}}
@@ -375,20 +349,7 @@ class Tries(Scripted):
 
 @pytest.mark.parametrize(
     ("answers", "text", "facts"),
-    [
-        (['{"nota": 4.5}'], '{"nota": 4.5}', {"valid": True, "how": "strict", "retries": 0}),
-        (
-            ['Claro! {"nota": 4,5}'],
-            '{"nota": 4.5}',
-            {"valid": True, "how": "prose+decimal_comma", "retries": 0},
-        ),
-        (
-            ["não sei", '{"n": 1}', '{"nota": "7"}'],
-            '{"nota": 7}',
-            {"valid": True, "how": "quoted_number", "retries": 2},
-        ),
-        (["nada", "nada", '{"nota": '], '{"nota": ', {"valid": False, "retries": 2}),
-    ],
+    DATA["json_is_read_leniently_and_asked_for_again"],
 )
 def test_json_is_read_leniently_and_asked_for_again(answers, text, facts):
     model = Tries()

@@ -4,7 +4,12 @@ known answer."""
 import json
 import random
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
+
+import yaml
+
+DATA = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -39,66 +44,12 @@ SCHEMA: dict[str, Any] = {
     },
 }
 
-TEXTS = (
-    *("produto bom", "caixa d'água quebrada", "copo d'água e pau-d'arco", "Rua D'Ávila, 12"),
-    *("nota 4,5 e custou R$ 1.234,56", "4,5", "1.234,56", "12,5%", "usar {campo} e } sem erro"),
-    *('lista [1,2] e { "a": 1 }', "chave: valor, outra: 3", "https://loja.com/a?x=1,2&y=3#topo"),
-    *(
-        "http://loja.com // fim",
-        "veio quebrado, não recomendo; nunca mais!",
-        "linha 1\nlinha 2",
-        "tab\taqui",
-    ),
-    *("barra \\ invertida", "C:\\pasta\\novo", "emoji 😀 e ação", "não", "null", "true", "", " "),
-    *(
-        "# isto não é comentário",
-        "/* nem isto */ ok",
-        "<b>negrito</b> & cia",
-        "```json não é cerca```",
-        "fim...",
-    ),
-    *(
-        "demorou 5 dias, chegou dia 3: nota 2",
-        'ele disse: "sim, quero"',
-        'disse que era "original" mas é falso',
-    ),
-    *('o "kit" veio sem o "cabo" e sem manual', 'produto "original"', '"original" era o que dizia'),
-    *(
-        'a marca "X", que comprei, é ruim',
-        'TV de 32" quebrada',
-        "100% ruim, 0,5 estrela",
-        "a; b; c",
-    ),
-    *(
-        "x = 1, y => 2",
-        "pergunta? resposta: talvez",
-        "São Paulo",
-        "e-mail: joao@x.com.br",
-        "‘simples’ e “dupla”",
-    ),
-)
+TEXTS = tuple(DATA["texts"])
 # Unescaped quotes inside these have one reading only.
 INNER = tuple(text for text in TEXTS if '"' in text and "{" not in text and ': "' not in text)
 QUOTES = (('"', '"'), ("'", "'"), ("“", "”"), ("‘", "’"), ("«", "»"), ("`", "`"))
 WORDS = ("atraso", "frete", "embalagem", "Recife", "bom", "preço", "entrega rápida", "pós-venda")
-NUMBERS = (
-    0.2,
-    0.85,
-    4.5,
-    -0.5,
-    12.0,
-    0.1,
-    3.75,
-    1234.56,
-    89.9,
-    1e-05,
-    0.333,
-    2.5e10,
-    1234567.89,
-    99.99,
-    -3.25,
-    100.5,
-)
+NUMBERS = tuple(DATA["numbers"])
 
 BEFORE = (
     *("Claro! Aqui está:", "Segue a análise {json}:", "Resposta final:", "**Resultado**"),
@@ -131,57 +82,7 @@ class Sloppy:
         return fault in self.faults and self.rng.random() < chance
 
 
-FAULTS = (
-    *(
-        "decimal_comma",
-        "money",
-        "percent",
-        "trailing_comma",
-        "single_quotes",
-        "curly_quotes",
-        "bare_keys",
-    ),
-    *("some_bare_keys", "fence", "open_fence", "prose_before", "prose_after", "python_literals"),
-    *(
-        "portuguese_literals",
-        "quoted_literals",
-        "quoted_numbers",
-        "comments",
-        "raw_newlines",
-        "inner_quotes",
-    ),
-    *(
-        "thought",
-        "stray_thought",
-        "non_finite",
-        "draft",
-        "missing_comma",
-        "ellipsis",
-        "bare_strings",
-        "semicolons",
-    ),
-    *(
-        "plus",
-        "leading_zeros",
-        "odd_blanks",
-        "double_encoded",
-        "list",
-        "extra_bracket",
-        "missing_bracket",
-    ),
-    *(
-        "equals",
-        "odd_escape",
-        "case",
-        "underscores",
-        "mixed_quotes",
-        "crlf",
-        "full_width",
-        "escaped",
-        "no_brace",
-    ),
-    *("early_close", "american", "minus_sign", "prefixes", "triple_quotes", "chatter"),
-)
+FAULTS = tuple(DATA["faults"])
 """Every way to write a document wrongly that has one reading under `SCHEMA`."""
 
 NEEDS_SCHEMA = frozenset(
@@ -197,18 +98,7 @@ NEEDS_SCHEMA = frozenset(
     }
 )
 """Faults that only a schema can resolve."""
-PUBLISHED = (
-    *(
-        "decimal_comma",
-        "money",
-        "trailing_comma",
-        "single_quotes",
-        "bare_keys",
-        "fence",
-        "prose_before",
-    ),
-    *("prose_after", "python_literals"),
-)
+PUBLISHED = tuple(DATA["published"])
 """The faults of the comparison with other libraries that this package's design started from."""
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from plumbline.tasks.text.json_schema import coerce
 from plumbline.tasks.text.lenient_json import Reading, Schema, read_json
-from tests.text import json_fuzz, unseen_fuzz
+from tests.text import json_fuzz
 from tests.text.json_fuzz import FAULTS, NEEDS_SCHEMA, PUBLISHED, same, within
 from tests.text.seed_parser import extract_json
 
@@ -163,27 +163,3 @@ def test_damage_at_one_mark_is_seldom_silent(begin, count):
         if reading.complete and not within(reading.value, document):
             silent.append((text[at], damaged, reading.value))
     assert len(silent) < 0.01 * count, silent
-
-
-# -- the second fuzz -------------------------------------------------------------------------------
-
-
-@in_parts(6_000)
-def test_no_document_is_read_wrong_and_nearly_all_are_read(begin, count):
-    counts: Counter[str] = Counter()
-    for i in range(begin, begin + count):
-        text, value, schema = unseen_fuzz.document(random.Random(f"document {i}"))
-        reading = read_json(text, Schema.from_json(schema))
-        right = same(reading.value, value)
-        assert right or not reading.complete, (i, text, reading, value)
-        counts["right" if right else "not"] += 1
-    assert counts["not"] <= 20
-
-
-@in_parts(4_000)
-def test_a_cut_document_is_read_as_a_part_of_it(begin, count):
-    for i in range(begin, begin + count):
-        text, value, schema = unseen_fuzz.cut_document(random.Random(f"cut {i}"))
-        reading = read_json(text, Schema.from_json(schema))
-        assert reading.value is None or within(reading.value, value), (i, text, reading, value)
-        assert not reading.complete or same(reading.value, value), (i, text, reading, value)

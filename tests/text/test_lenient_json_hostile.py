@@ -3,8 +3,10 @@
 import json
 import random
 import time
+from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -151,72 +153,7 @@ def test_near_the_recursion_limit_nothing_is_raised():
         assert deep(reached - left).value in ({"a": [1, {"b": 4.5}]}, None)
 
 
-UNITS = [
-    *(
-        "[",
-        "{",
-        '"',
-        "'",
-        '{"',
-        '{"a":',
-        '{"a":"',
-        "{'a':'",
-        "“",
-        "\\",
-        '\\"',
-        '{\\"',
-        '"{',
-        '"{\\"',
-        "```",
-        "<think>",
-    ),
-    *(
-        "//",
-        "/*",
-        '"//',
-        "1,",
-        '{"a":1,1,',
-        "9",
-        "[1;",
-        "[1,2;",
-        "1, ",
-        '"a", ',
-        "\n",
-        " ",
-        "{ ",
-        '" "',
-        '","',
-        '":',
-    ),
-    *(
-        "'a'b",
-        "d'",
-        "{'d'",
-        "\x00",
-        "é",
-        "a",
-        "{a",
-        "{a:b,",
-        "{a:b c,",
-        "...",
-        "{,",
-        '{"a":1}',
-        '{"a":1}\n',
-        "R$ 1",
-    ),
-    *(
-        "_1",
-        '{""a',
-        '{""a"":',
-        "&quot;",
-        "{&quot;",
-        '"sentiment":',
-        '{"sentiment":1},',
-        '"""',
-        '["a "b" ',
-    ),
-    *('{"a":"b "c" ', "<", '```json\n"sentiment": "'),
-]
+UNITS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 
 
 def cost(text: str) -> float:

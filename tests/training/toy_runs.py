@@ -12,7 +12,6 @@ from plumbline.policies.policy import Policy
 from plumbline.recipe import Recipe, parse_recipe
 from plumbline.runs.run import Run
 from plumbline.tasks.prompt_source import Source
-from plumbline.training.rl import train_rl
 from tests.toy import ToyTask
 
 
@@ -71,6 +70,8 @@ def train_toy(
 ) -> tuple[Policy, Run]:
     """Train for a few steps, with the settings of `toy_recipe`; returns the policy and the (closed)
     run."""
+    from plumbline.training.rl import train_rl
+
     recipe = toy_recipe(**settings)
     policy = policy or fresh_policy(model, **(model_options or {}))
     task = ToyTask(options or {})

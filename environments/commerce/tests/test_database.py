@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import shop as describe
+from environments.commerce.tests import measure_shop as describe
 from plumbline.errors import StorageError
 from plumbline.tasks.tables import read_tables
 from plumbline_commerce.database import build_database, marginals
@@ -416,17 +416,6 @@ def test_a_full_disk_leaves_the_old_file_and_no_litter(
         build_database(path, orders=5, seed=2)
     assert path.read_bytes() == old
     assert [entry.name for entry in tmp_path.iterdir()] == ["x.db"]
-
-
-def test_describe_prints_a_table_and_names_a_missing_file(
-    database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert describe.main([str(database), "--reviews", "3"]) == 0
-    printed = capsys.readouterr().out
-    assert "| score 5 | 57.8 % |" in printed
-    assert printed.count('"main_complaint"') == 3
-    assert describe.main([str(tmp_path / "none.db")]) == 1
-    assert "does not exist" in capsys.readouterr().err
 
 
 # Gold.

@@ -6,8 +6,10 @@ import re
 import shutil
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from environments.commerce.tests.olist_files import UNTRANSLATED, export_olist
@@ -23,6 +25,8 @@ from plumbline_commerce.olist.build import LOG, import_olist
 from plumbline_commerce.olist.enriched import LABELS, first_name, gold_of
 from plumbline_commerce.olist.files import FILES
 from plumbline_commerce.options import read_options
+
+DATA = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 
 ORDERS, ITEMS, REVIEWS = FILES["orders"], FILES["order_items"], FILES["order_reviews"]
 
@@ -313,28 +317,7 @@ def test_a_database_without_a_table_is_a_clear_error(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "stars", "arrived", "expected"),
-    [
-        ("Produto com defeito, atendimento péssimo. Não recomendo!", 1, True,
-         {"complaint_category": "produto_defeituoso", "main_complaint": "Produto com defeito", "product_issue": 1,
-          "service_issue": 1, "delivery_issue": 0, "would_recommend": 0, "sentiment": "negativo"}),
-        ("Ñ RECEBI NADA", 1, False, {"complaint_category": "nao_entregue", "main_complaint": ("Ñ "
-            "RECEBI "
-            "NADA")}),
-        ("A entrega está muito atrasada", 1, False, {"complaint_category": "nao_entregue", "delivery_issue": 1}),
-        ("A entrega foi muito atrasada", 2, True, {"complaint_category": "entrega_atrasada", "delivery_issue": 1}),
-        ("Veio sem nenhum defeito, gostei muito", 5, True,
-         {"complaint_category": "nenhum", "sentiment": "positivo", "main_complaint": None, "product_issue": 0}),
-        ("não gostei", 2, True, {"complaint_category": "nenhum", "sentiment": "negativo"}),
-        ("Produto bom mas o frete é muito caro", 4, True,
-         {"sentiment": "neutro", "complaint_category": "preco_frete", "main_complaint": ("o frete "
-             "é "
-             "muito "
-             "caro")}),
-        ("parabéns, veio quebrado kkk", 1, True, {"sentiment": "negativo", "sentiment_score": 0.5}),
-        ("mandaram outro modelo, porém recomendo a loja", 4, True,
-         {"sentiment": "positivo", "would_recommend": 1, "complaint_category": "produto_errado"}),
-        ("ainda não usei o produto", 3, True, {"sentiment": "neutro", "complaint_category": "nenhum"}),
-    ],
+    DATA,
 )  # fmt: skip
 def test_the_rules_read_what_a_review_says(text, stars, arrived, expected):
     gold = gold_of(text, stars, arrived)

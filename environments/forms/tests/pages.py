@@ -1,9 +1,11 @@
 """Pages that the suite's own renderer never writes, with plans, and what a browser sends for them,
 in order."""
 
+import json
+from pathlib import Path
 from urllib.parse import parse_qsl
 
-from benchmarks.forms_differential import FILES, Pages
+from environments.forms.tests.differential import FILES, Pages
 from plumbline_browser.plans.actions import (
     Attach,
     Check,
@@ -15,6 +17,7 @@ from plumbline_browser.plans.actions import (
     Type,
     Uncheck,
 )
+from plumbline_browser.plans.reader import read_steps
 from plumbline_forms.executors.direct import DirectExecutor
 from plumbline_forms.executors.executor import FormCase
 from plumbline_forms.site.site import Site
@@ -321,6 +324,13 @@ CASES = {
     },
 }
 """Body, actions, and the entries of the last submission; None where nothing is sent."""
+for _report in (Path(__file__).parents[3] / "tests" / "public_reports").glob("*/page.html"):
+    _wanted = json.loads(_report.with_name("want.json").read_text())["sent"]
+    CASES[_report.parent.name] = (
+        _report.read_text(),
+        read_steps(_report.with_name("plan.txt").read_text().rstrip("\n")).actions,
+        _wanted and [tuple(pair) for pair in _wanted],
+    )
 
 
 def at_page(controls, *actions, executor=None, pages=None, language="en"):
@@ -338,7 +348,9 @@ def carry_out(executor, pages: Pages, name):
 
 
 def _sent(executor, pages, body, actions, language="en"):
-    view = pages.add(f'<!doctype html><html lang="{language}"><body>{body}</body></html>')
+    if not body.startswith("<!doctype"):
+        body = f'<!doctype html><html lang="{language}"><body>{body}</body></html>'
+    view = pages.add(body)
     (result,) = executor.run(FormCase(view, FILES), [Plan(tuple(actions))])
     received = [
         (key.partition(" ")[2], value)

@@ -3,7 +3,7 @@ one."""
 
 import pytest
 
-from benchmarks.forms_differential import Pages
+from environments.forms.tests.differential import Pages
 from environments.forms.tests.pages import CASES, carry_out
 from environments.forms.tests.small import ANY, form_of, ordered_form, small_form, visit
 from plumbline_browser.plans.actions import (

@@ -7,7 +7,6 @@ from types import ModuleType
 
 import pytest
 
-from experiments import missing_lines
 from plumbline.checks.audit.trial import check_reward
 from plumbline.cli import main as cli
 from plumbline.errors import RecipeError
@@ -219,24 +218,3 @@ def test_without_a_browser_the_replay_says_what_to_install(library, monkeypatch)
     (one,) = replay_episodes(library, examples, evaluation, 1)
     assert "is not installed" in one.problem
     assert one.mistakes
-
-
-def test_lines_that_an_answer_lacks_are_named_by_their_field():
-    gold = (
-        "Step 1: Navigate to http://x/y\nStep 2: Type 'Ana' into the 'Name' field\nStep 3: Click "
-        "the 'Send' button"
-    )
-    answer = (
-        "Step 1: Navigate to http://x/y\nStep 2: Check 'Ana' in the 'Name' group\nStep 3: Click "
-        "the 'Send' button"
-    )
-    lacking = missing_lines.missing(gold, answer)
-    assert lacking == {"Type 'Ana' into the 'Name' field": 1}
-    assert [missing_lines.field_of(line) for line in (*lacking, "Navigate to http://x/y")] == [
-        "Name",
-        "Navigate to http://x/y",
-    ]
-    assert missing_lines.field_of("Type 'x' into the 'Owner's meals' field") == "Owner's meals"
-    assert not missing_lines.missing(gold, "\n".join(reversed(gold.splitlines()))), (
-        "wherever they stand"
-    )

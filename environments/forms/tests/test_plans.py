@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -30,6 +31,8 @@ from plumbline_forms.plans.agent import read_plan, write_agent
 from plumbline_forms.plans.oracle import elements_of
 from plumbline_forms.suite.catalogue import FORMS
 from tests.work import calls, most_work
+
+DATA = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 
 URL = "http://127.0.0.1:5050/a/b"
 
@@ -176,30 +179,7 @@ def test_a_reader_that_knows_the_form(line, actions):
 
 @pytest.mark.parametrize(
     "line",
-    [
-        *(
-            "Type 'Ann' or 'Bob' or 'Eve' into 'Full name'",
-            "Type 'Ann' into 'Full name', not into 'Home address'",
-        ),
-        *(
-            "Type 'Ann', 'Full name', 'Bob'",
-            "Type 'Full name'",
-            "Type 'Ann' 'Bob'",
-            "Attach 'Full name'",
-        ),
-        *(
-            "2. If needed, type 'Ann' into 'Full name'",
-            "3. Full name: Ann",
-            "Step 3: Frobnicate the 'Full name' field",
-        ),
-        *("Type your full name into 'Full name'", "Type 'Ann' and 'Bob' into 'Full name'"),
-        *(
-            "Check 'Newsletter' if it is not already checked",
-            "Type 'Ann' into 'Full name' and 'Elm 3' into 'Home address'",
-        ),
-        *("Select 'Staff' and 'Alumni' for 'Reader type'", "Press 'Staff' in 'Newsletter'"),
-        "Fill in the 'Full name' field because everybody has one",
-    ],
+    DATA["what_does_not_say_what_is_to_be_done_is_not_guessed"],
 )
 def test_what_does_not_say_what_is_to_be_done_is_not_guessed(line):
     plan = read_plan(line, LIBRARY)
@@ -208,29 +188,7 @@ def test_what_does_not_say_what_is_to_be_done_is_not_guessed(line):
 
 @pytest.mark.parametrize(
     "line",
-    [
-        *(
-            "The form is sent by clicking 'Request Card'",
-            "'Full name' must be filled in before you submit",
-        ),
-        *(
-            "The 'Request Card' button should be enabled",
-            "Full name changes to 'Ann'",
-            "Increase 'Student number' by 2",
-        ),
-        *("The 'Full name' field shows 'Ann'", "'Staff' is selected by default in 'Reader type'"),
-        '{"Full name": "Ann", "Reader type": "Staff"}',
-        *(
-            "Should I type 'Ann' into 'Full name'?",
-            "Replace 'Ann' with 'Bob' in 'Full name'",
-            "The user types 'Ann' into 'Full name'",
-        ),
-        *(
-            "Make sure that 'Newsletter' is not there",
-            "Do not forget to check 'Newsletter'",
-            "'Ann' should be typed into 'Full name'",
-        ),
-    ],
+    DATA["what_only_tells_something_is_no_step"],
 )
 def test_what_only_tells_something_is_no_step(line):
     assert read_plan(line, LIBRARY).actions == ()

@@ -2,6 +2,7 @@
 damaged plans."""
 
 import itertools
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.forms_figures import baselines_table, markdown, padded_table
 from environments.forms.tests.small import ANY, FILES, form_of, small_form, visit
 from plumbline.api import HOSTILE, TaskLaws, check_task
 from plumbline.errors import DataError
@@ -103,14 +103,15 @@ def test_the_plan_of_every_record_is_right(forms):
 def test_no_form_by_itself_pays_for_nothing():
     """The ceilings hold form by form, not only on average, so that no policy can live on the
     easiest form."""
-    rows = {
-        row["source"]: row
-        for row in baselines_table({"records": 5, "noise": {"prefilled": 1.0, "stars": 0.5}})
-    }
-    assert rows["oracle"]["train"] == rows["oracle"]["held-out-forms"] == 1.0
+    options = {"records": 5, "noise": {"prefilled": 1.0, "stars": 0.5}}
+    task = open_task("forms", options, Path())
     for name, ceiling in CEILINGS.items():
-        assert rows[name]["worst"] <= max(ceiling, 0.001), (name, rows[name])
-    assert markdown(list(rows.values())).count("\n") == len(rows) + 1
+        earned = defaultdict(list)
+        for split in task.splits:
+            examples = task.examples(split)
+            for example, answer in zip(examples, task.baselines[name](examples), strict=True):
+                earned[example.stratum].append(task.judge(example, answer)[1].total)
+        assert max(map(np.mean, earned.values())) <= max(ceiling, 0.001), name
 
 
 class Fooled:
@@ -327,10 +328,21 @@ def test_the_spray_gets_most_entries_right_and_pays_for_how_it_did(fewer):
 
 
 def test_padding_a_right_plan_costs():
-    rows = {row["source"]: row for row in padded_table("val", {"records": 10})}
-    assert 0.8 < rows["1 failing action first"]["least"] < rows["1 failing action first"]["val"] < 1
-    assert rows["5 submissions of nothing first"]["val"] < 0.8
-    assert all(row["val"] < 0.2 for name, row in rows.items() if name.startswith("150")), rows
+    task, junk = (
+        open_task("forms", {"records": 10}, Path()),
+        "Type 'junk' into the 'Nothing' field\n",
+    )
+
+    def rewards(before="", after=""):
+        examples = task.examples("val")
+        return [task.judge(one, before + one.gold + after)[1].total for one in examples]
+
+    failing = rewards(junk)
+    assert 0.8 < min(failing) < np.mean(failing) < 1
+    assert np.mean(rewards("Click the Submit button\n" * 5)) < 0.8
+    for many in (junk * 150, "Step 1: Frobnicate it\n" * 150, "Press 'Tab'\n" * 150):
+        assert np.mean(rewards(many)) < 0.2
+    assert np.mean(rewards(after="\n" + junk * 150)) < 0.2
 
 
 def test_what_must_be_ticked_anyway_pays_nothing():

@@ -1,17 +1,23 @@
 """The slot policy once more, by definition: every context is written out and read by one plain
 forward pass.
 
-A context is a list of (token, position, indices that it sees). No cache, no packing, no selection
-code of the package.
+A context is a list of (token, position, indices that it sees). No cache, no selection code of the
+package; only `by_rounds` packs, one round at a time.
 """
 
 import itertools
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from plumbline.policies.slots.options import SlotSampling
+from plumbline.policies.slots.packing import Grid, pack
+from plumbline.policies.slots.policy import log_probs, read_distributions
 from plumbline.records import Sampling, Trajectory, Transition
 from tests.policies.slots.models import END, MASK
 
@@ -193,3 +199,34 @@ def _decided(canvas, filled, width):
         if END in canvas[slot * width : (slot + 1) * width]:
             return True
     return False
+
+
+def by_rounds(
+    model: Any, trajectories: Sequence[Trajectory], grid: Grid, mask_id: int, sampling: SlotSampling
+) -> list[Tensor]:
+    """Log-probabilities of each trajectory's terms by a forward pass for every round.
+
+    Args:
+        model: a causal transformers model.
+        trajectories: of one prompt, or with equal prompts side by side; each pass holds one round
+            of all of them.
+        grid: how their canvases are cut.
+        mask_id: the mask token.
+        sampling: the sampling distribution that they carry.
+    """
+    parts: list[list[Tensor]] = [[] for _ in trajectories]
+    for number in range(max(len(trajectory.transitions) for trajectory in trajectories)):
+        rows = [
+            row
+            for row, trajectory in enumerate(trajectories)
+            if number < len(trajectory.transitions)
+        ]
+        single = [
+            replace(trajectories[row], transitions=(trajectories[row].transitions[number],))
+            for row in rows
+        ]
+        packed = pack(single, grid, mask_id, model.device)
+        terms = log_probs(packed, read_distributions(model, mask_id, packed), sampling)
+        for row, part in zip(rows, terms.split([len(one.logprobs) for one in single]), strict=True):
+            parts[row].append(part)
+    return [torch.cat(each) for each in parts]

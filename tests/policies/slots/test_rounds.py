@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.slots import by_rounds
 from plumbline.api import sample_trajectories
 from plumbline.policies.sampling_distribution import noises
 from plumbline.policies.slots import packing
 from plumbline.policies.slots.options import SlotSampling
 from plumbline.policies.slots.packing import Grid, pack, read_packed
 from tests.policies.slots.models import END, LONGER, MASK, PROMPT, opened, save_mini
-from tests.policies.slots.oracle import behind, logits, prompt_tokens
+from tests.policies.slots.oracle import behind, by_rounds, logits, prompt_tokens
 
 SAMPLING = SlotSampling(
     max_tokens=12, steps=2, selector="plackett_luce", temperature=0.8, position_temperature=0.5

@@ -10,13 +10,17 @@ that fails ends the step.
 import copy
 import json
 import re
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
 from urllib.parse import unquote, urlsplit
 
 from selectolax.lexbor import LexborHTMLParser
 
-from plumbline.records import Request, Sampling
-from plumbline.serve.backend import AnswerRequest
+from plumbline.errors import DataError
+from plumbline.records import Example, Message, Request, Sampling
+from plumbline.serve.backend import AnswerChunk, AnswerRequest, Backend
+from plumbline.tasks.task import gold_of
+from plumbline_forms.agent.scene import given_of
 from plumbline_forms.executors.direct import Visit, encode
 from plumbline_forms.executors.operations import Choose, Enter, Put, Tick
 from plumbline_forms.executors.page import parse_page
@@ -338,3 +342,39 @@ async def run(served, agent, wanted=None, most=40):
 def paths(names):
     """Where an agent has files of these names."""
     return [f"/tmp/given/{name}" for name in sorted(names)]
+
+
+class OraclePlanner(Backend):
+    """A planner that knows every answer, the ceiling: it gives the gold plan of the example with
+    these values."""
+
+    family, context = "oracle", 1 << 20
+
+    def __init__(self, examples: Sequence[Example], name: str = "oracle") -> None:
+        self.name = name
+        self._gold: Mapping[str, str] = {
+            given_of(_user(one.messages))[0]: gold_of(one) for one in examples
+        }
+
+    def prompt_length(self, messages: Sequence[Message]) -> int:
+        """See `Backend`: words, because it has no tokens."""
+        return sum(len(one["content"].split()) for one in messages)
+
+    async def answer(self, asked: AnswerRequest) -> AsyncGenerator[AnswerChunk, None]:
+        """See `Backend`.
+
+        Raises:
+            DataError: none of its examples asks for these values.
+        """
+        gold = self._gold.get(given_of(_user(asked.request.messages))[0])
+        if gold is None:
+            raise DataError(
+                "the oracle knows no example with these values",
+                "ask it for one of its own examples",
+            )
+        yield AnswerChunk(text=gold, finish="stop", facts={"model": self.name})
+
+
+def _user(messages: Sequence[Message]) -> str:
+    """The first request of a chat."""
+    return next((one["content"] for one in messages if one["role"] == "user"), "")

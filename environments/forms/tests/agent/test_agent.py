@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from benchmarks.browser_agent import OraclePlanner
-from environments.forms.tests.agent.fake_agent import FakeAgent, paths, run, schema
+from environments.forms.tests.agent.fake_agent import FakeAgent, OraclePlanner, paths, run, schema
 from plumbline.errors import DataError, RecipeError
 from plumbline.records import Request, Sampling
 from plumbline.runs.metadata import METADATA, ModelMetadata

@@ -7,8 +7,7 @@ from urllib.parse import unquote
 import jsonschema
 import pytest
 
-from benchmarks.browser_agent import OraclePlanner
-from environments.forms.tests.agent.fake_agent import run, schema
+from environments.forms.tests.agent.fake_agent import OraclePlanner, run, schema
 from environments.forms.tests.agent.test_agent import at, exact
 from plumbline.errors import RecipeError
 from plumbline_browser.plans.actions import Attach, Check, Press, Select, Submit, Type, Uncheck

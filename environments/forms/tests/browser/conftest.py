@@ -5,7 +5,7 @@ from itertools import chain
 
 import pytest
 
-from benchmarks.forms_differential import Pages, compare
+from environments.forms.tests.differential import Pages, compare
 from plumbline.errors import RecipeError
 from plumbline_browser.chromium import find_chromium, import_playwright
 from plumbline_forms.executors.direct import DirectExecutor

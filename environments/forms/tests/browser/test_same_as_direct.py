@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.forms_differential import NOISE, damaged_trials, oracle_trials, page_trials
+from environments.forms.tests.differential import NOISE, damaged_trials, oracle_trials, page_trials
 from environments.forms.tests.pages import CASES, carry_out
 from environments.forms.tests.small import FILES, ordered_form, small_form
 from plumbline.records import Failure

@@ -2,52 +2,17 @@
 ../test_values.py."""
 
 import random
+from pathlib import Path
 
 import pytest
+import yaml
 
 from environments.forms.tests.pages import at_page
 from environments.forms.tests.test_values import VALUES
 from plumbline_browser.plans.actions import Submit, Type
 from plumbline_forms.values import UnreadPatternError, held, invalid, matches, sanitised, typed
 
-PATTERNS = [
-    *(
-        r"[0-9]{5}",
-        r"[A-Z][0-9]{7}",
-        r"[0-9]{3}[.][0-9]{3}[.][0-9]{3}-[0-9]{2}",
-        r"[0-9]{2}[.][0-9]{3}/[0-9]{4}-[0-9]{2}",
-    ),
-    *(
-        r"CC-[0-9]{4}",
-        r"\d{3}-\d{3}-\d{4}",
-        r"[A-Za-z]{3}",
-        r"[a-z]{4,8}",
-        r"[A-Za-z0-9_\-]{3,16}",
-        r"[a-z]+",
-        r"\w+",
-    ),
-    *(
-        r"\d*",
-        r"\$?5",
-        r"a?b",
-        r"[^@]+",
-        r"(ab){2}",
-        r"(a{2}b)c*",
-        r"#[0-9A-Fa-f]{6}",
-        r"[0-9+]+",
-        r"https?://a",
-    ),
-    *(
-        r"\(\d{3}\)\d{3}-\d{4}",
-        r"[\d.]+",
-        r"[0-9,.]+",
-        r"[\-\]]+",
-        r"[\^a]+",
-        r"[a-c\d]+",
-        r"[\w ]+",
-        r"[^\w]",
-    ),
-]
+PATTERNS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 _TEXTS = (
     "a b A ab abc abcab ABC aab abab xyz 12345 12345-6789 555-123-4567 (555)123-4567 "
     "123.456.789-09 12.345/6789-01 "

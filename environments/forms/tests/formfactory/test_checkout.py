@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from environments.forms.tests.formfactory.layout import STEMS, write_layout
 from plumbline.errors import DataError, RecipeError
 from plumbline.tasks import silent
 from plumbline_forms.formfactory.checkout import NAMES, ROWS
@@ -21,9 +20,9 @@ BENCHMARK = {"suite": "formfactory"}
 
 
 @pytest.fixture
-def root(tmp_path):
+def root(layout, tmp_path):
     """A layout to spoil."""
-    return write_layout(tmp_path / "other")
+    return shutil.copytree(layout, tmp_path / "other")
 
 
 def test_the_table_adds_up():
@@ -42,7 +41,7 @@ def test_a_folder_that_is_not_there(tmp_path):
 def test_missing_files_are_listed(layout, tmp_path):
     copy = shutil.copytree(layout, tmp_path / "copy")
     (copy / "app.py").unlink()
-    (copy / f"data/data1/{STEMS['A15']}.json").unlink()
+    (copy / "data/data1/student_courses.json").unlink()
     with pytest.raises(DataError, match=r" app\.py, data/data1/student_courses\.json\n") as caught:
         open_forms({**BENCHMARK, "path": str(copy), "forms": ["A15"]}, tmp_path, silent)
     assert "no complete checkout" in caught.value.cause

@@ -1,4 +1,4 @@
-"""The figures of check-evidence.md on live checks: `pytest -s tests/diagnosis/live_table.py`
+"""The figures of check-evidence.md on live checks: `pytest -s benchmarks/live_table.py`
 (minutes; not in CI)."""
 
 import time
@@ -14,6 +14,8 @@ from tests.diagnosis.test_callback import watched
 from tests.diagnosis.test_checks import slow_noise
 from tests.diagnosis.test_live import replay
 from tests.diagnosis.test_trl import HEALTHY, PLANTED
+
+pytest_plugins = ["tests.diagnosis.conftest"]
 
 
 @pytest.mark.parametrize("name", [*PLANTED, *HEALTHY])

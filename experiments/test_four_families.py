@@ -48,7 +48,7 @@ def test_every_arm_is_a_recipe():
             family = arm["start"].removesuffix("-next")
             start = four_families.start_recipe(task, known["starts"][arm["start"]], 0, PLAN)
             run = type(
-                "Run", (), {"recipe": start, "model": lambda self, stage: f"runs/x/models/{stage}"}
+                "Run", (), {"recipe": start, "model": lambda _, stage: f"runs/x/models/{stage}"}
             )()
             recipe = four_families.arm_recipe(task, known, name, run, PLAN)
             assert (recipe.sft, recipe.rl.seconds, recipe.model.family) == (None, 1800, family)

@@ -1,12 +1,11 @@
 """Measures a database against the figures of `marginals`, and prints them with some reviews.
 
-python -m benchmarks.shop commerce.db [--reviews 10]
+python -m environments.commerce.tests.measure_shop commerce.db [--reviews 10]
 """
 
 import argparse
 import json
 import sqlite3
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
@@ -14,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
 
-from plumbline.errors import DataError
 from plumbline_commerce.database import marginals
 
 
@@ -41,11 +39,7 @@ TOPICS = {
 
 
 def measure(path: Path) -> list[Figure]:
-    """Every figure of `marginals`, and some on the gold, measured on a database.
-
-    Raises:
-        DataError: there is no such database.
-    """
+    """Every figure of `marginals`, and some on the gold, measured on a database."""
     with closing(_open(path)) as connection:
         return [
             *_orders(connection),
@@ -56,10 +50,6 @@ def measure(path: Path) -> list[Figure]:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    if not path.is_file():
-        raise DataError(
-            f"{path} does not exist", "build it with plumbline_commerce.database.build_database"
-        )
     return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
 
 
@@ -260,34 +250,21 @@ def written(value: float | None, unit: str) -> str:
     return f"{100 * value:.1f} %" if unit == "share" else f"{value:.1f} {unit}"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the figures as a Markdown table, then the reviews as JSON lines; 1 if there is no
-    database."""
-    parser = argparse.ArgumentParser(
-        prog="describe", description="Measure a commerce database against its targets."
-    )
+def main() -> None:
+    """Print the figures as a Markdown table, then the reviews as JSON lines."""
+    parser = argparse.ArgumentParser(description="Measure a commerce database against its targets.")
     parser.add_argument("database", type=Path)
     parser.add_argument(
         "--reviews", type=int, default=0, help="print so many reviews with their gold"
     )
-    options = parser.parse_args(arguments)
-    try:
-        figures = measure(options.database)
-        reviews = samples(options.database, options.reviews) if options.reviews else []
-    except DataError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    sys.stdout.write("| figure | target | measured |\n|---|---|---|\n")
-    for figure in figures:
-        target, measured = (
-            written(figure.target, figure.unit),
-            written(figure.measured, figure.unit),
-        )
-        sys.stdout.write(f"| {figure.name} | {target} | {measured} |\n")
-    for review in reviews:
-        sys.stdout.write(json.dumps(review, ensure_ascii=False) + "\n")
-    return 0
+    options = parser.parse_args()
+    print("| figure | target | measured |\n|---|---|---|")
+    for figure in measure(options.database):
+        target, measured = (written(one, figure.unit) for one in (figure.target, figure.measured))
+        print(f"| {figure.name} | {target} | {measured} |")
+    for review in samples(options.database, options.reviews) if options.reviews else ():
+        print(json.dumps(review, ensure_ascii=False))
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

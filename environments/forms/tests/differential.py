@@ -4,9 +4,9 @@ The plans are those of oracles, damaged ones, and random ones on random pages, w
 suite's forms lack: several forms and buttons, form owners, fieldsets, groups of options, list
 boxes, all types of inputs.
 
-python -m benchmarks.forms_differential --damaged 2000            # browser and direct
-python -m benchmarks.forms_differential --executor in-page        # without navigation
-python -m benchmarks.forms_differential --executor in-page --oracle 0 --damaged 0 --pages 1000
+python -m environments.forms.tests.differential --damaged 2000            # browser and direct
+python -m environments.forms.tests.differential --executor in-page        # without navigation
+python -m environments.forms.tests.differential --executor in-page --oracle 0 --damaged 0 --pages 1000
 """
 
 import argparse
@@ -17,7 +17,9 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from benchmarks.forms_damage import damaged
+import yaml
+
+from environments.forms.tests.damage import damaged
 from plumbline.records import Failure
 from plumbline.seeds import generator
 from plumbline_browser.plans.actions import (
@@ -43,55 +45,17 @@ from plumbline_forms.suite.declaration import Form, FormPage
 from plumbline_forms.suite.drawing import drawn
 from plumbline_forms.task import FormsTask, open_executor, open_forms
 
+DATA = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+
 NOISE = {"labels": 0.3, "stars": 0.5, "prefilled": 0.3}
 FILES = frozenset({"cv.pdf", "b.png"})
-_NAMES = (
-    "Name",
-    "Email",
-    "Town",
-    "Notes",
-    "Colour",
-    "Size",
-    "Way",
-    "News",
-    "Count",
-    "Start",
-    "Site",
-    "File",
-)
-_BUTTONS = ("Send", "Save draft", "Publish", "Reset", "Preview", "Go", "Delete", "Sign up")
-_LINES = ("text", "text", "search", "tel", "url", "email", "password", "number")
-_PICKED = ("date", "time", "month", "week", "datetime-local", "range", "color")
-_TEXTS = (
-    *(
-        "",
-        "Ana",
-        " a b ",
-        "ana@example.org",
-        "ana@exämple.org",
-        "https://x.org/a",
-        "x:y",
-        "7",
-        "-1.5",
-        "1,5",
-        "ABC-12",
-    ),
-    *(
-        "one\ntwo",
-        "2026-03-04",
-        "2026-03",
-        "2026-W10",
-        "2026-03-04T10:30",
-        "10:30",
-        "#A0b1C2",
-        "red",
-        "a@b.org, c@d",
-        "שלום",
-        "😀😀😀",
-    ),
-)
-_PATTERNS = ("[A-Z]{3}-\\d+", "\\w+", "[0-9]{4}", "(ab){2}", "[^@]+")
-_OPTIONS = ("Red", " Dark  blue ", "Green", "Red", "")
+_NAMES = tuple(DATA["names"])
+_BUTTONS = tuple(DATA["buttons"])
+_LINES = tuple(DATA["lines"])
+_PICKED = tuple(DATA["picked"])
+_TEXTS = tuple(DATA["texts"])
+_PATTERNS = tuple(DATA["patterns"])
+_OPTIONS = tuple(DATA["options"])
 
 
 @dataclass(frozen=True, slots=True)
