@@ -8,7 +8,8 @@ import pytest
 from plumbline.errors import DataError, RecipeError, RewardError, RunError
 from plumbline.evaluation.command import EvaluationSpec, run_evaluation
 from plumbline.recipe import parse_recipe
-from plumbline.runs.run import Observer, Run
+from plumbline.runs.record import RunRecord
+from plumbline.runs.run import Observer
 from plumbline.tasks import precheck as module
 from plumbline.tasks.jsonl import task as precheck_of_jsonl
 from plumbline.tasks.jsonl.task import JsonlTask
@@ -269,7 +270,7 @@ def test_a_run_is_not_resumed_under_another_scoring_function(workplace, tiny_fol
     stored.write_text(json.dumps({**values, "rubric": "another"}))
     with pytest.raises(RunError, match="was begun under rubric another, and the task's is now"):
         run_recipe(started, folder, resume=True)
-    assert Run.read(folder).result() == run.result()
+    assert RunRecord.read(folder).result() == run.result()
 
 
 LATER = """

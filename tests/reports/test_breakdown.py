@@ -16,6 +16,7 @@ from plumbline.reports.verdict import rise_sentences, run_verdict
 from plumbline.reports.view import RunView
 from plumbline.reports.write import run_summary, write_report
 from plumbline.runs.evaluations import EvaluationKey, Replay, write_replays
+from plumbline.runs.record import RunRecord
 from plumbline.runs.run import Run
 from tests.reports.building import BASE, RL, SFT, evaluation, recipe, references
 from tests.reports.reading import ATTRIBUTES, ELEMENTS, Page
@@ -80,7 +81,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def view(folder):
-    return RunView(Run.read(folder))
+    return RunView(RunRecord.read(folder))
 
 
 @pytest.fixture
@@ -172,7 +173,9 @@ def test_a_task_without_a_headline_and_further_splits_has_none_of_it(finished, h
     assert "Seen and held out" not in plain
     assert "replayed" not in plain
     assert "img-src" not in plain
-    assert not {"rise", "breakdown"} & {table.name for table in all_tables(RunView(finished))}
+    assert not {"rise", "breakdown"} & {
+        table.name for table in all_tables(RunView(finished.record()))
+    }
 
 
 def test_one_stage_is_not_enough_and_says_so(tmp_path):

@@ -15,6 +15,7 @@ from plumbline.reports.sections import values_read
 from plumbline.reports.templating import read_template, render_template
 from plumbline.reports.write import write_report
 from plumbline.runs.evaluations import EvaluationKey, write_evaluation
+from plumbline.runs.record import RunRecord
 from plumbline.runs.run import Run
 from plumbline.storage import write_jsonl
 from tests.reports import building
@@ -82,7 +83,7 @@ def test_what_the_checks_find_stands_at_the_top_and_in_full_below(own):
     rows = own.files["metrics"].rows()
     still = [{**row, "train/grad_norm": 0.0} if row["stage"] == "rl" else row for row in rows]
     write_jsonl(own.folder / "metrics.jsonl", still)
-    text, page = report(Run.read(own.folder))
+    text, page = report(RunRecord.read(own.folder))
     assert (
         text.index("The checks found")
         < text.index("fatal: the gradient is zero")
@@ -118,7 +119,7 @@ def test_the_same_records_give_the_same_bytes(finished, tmp_path):
     for name in ("report.html", "report.md"):
         (copy / name).unlink()
     shutil.rmtree(copy / "tables")
-    write_report(Run.read(copy), {"": examples("test", 59)})
+    write_report(RunRecord.read(copy), {"": examples("test", 59)})
     names = {"report.html", "report.md"}
     made = [path for path in copy.rglob("*") if path.name in names or path.parent.name == "tables"]
     assert len(made) == 16

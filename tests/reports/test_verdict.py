@@ -23,6 +23,7 @@ from plumbline.reports.verdict import run_verdict, stage_verdict
 from plumbline.reports.view import Bounds, RunView
 from plumbline.reports.write import run_summary, write_report
 from plumbline.runs.evaluations import EvaluationKey
+from plumbline.runs.record import RunRecord
 from plumbline.runs.run import Run
 from tests.reports.building import BASE, RL, SFT, Level, evaluation, recipe, write_evaluations
 
@@ -330,7 +331,7 @@ def started(
         write_evaluations(run, levels, n)
         if finish:
             run.finish({"status": "finished"})
-    return RunView(Run.read(tmp_path / "run"))
+    return RunView(RunRecord.read(tmp_path / "run"))
 
 
 CONTROL = {"rl": {"steps": 60}, "controls": {"shuffle_advantages": True}}
@@ -365,7 +366,7 @@ def test_first_to_last_names_its_examples_where_the_first_stage_has_fewer(tmp_pa
         write_evaluations(run, {"base": BASE}, 32, beside=False)
         write_evaluations(run, {"sft": SFT, "rl": RL}, 59)
         run.finish({"status": "finished"})
-    said = run_verdict(RunView(Run.read(tmp_path / "run")))
+    said = run_verdict(RunView(RunRecord.read(tmp_path / "run")))
     assert "on 59 held-out test examples" in said.sentence
     assert (
         "first to last, the reward is higher than that of Base on the 32 examples of both ("
@@ -419,13 +420,14 @@ def test_no_evaluation_and_one_evaluation(tmp_path):
 
 def test_different_examples_are_not_compared(tmp_path):
     view = started(tmp_path, {"sft": SFT})
-    view.run.evaluation(
+    run = Run(view.run.folder, view.run.recipe)
+    run.evaluation(
         EvaluationKey("rl", "test", "greedy"), evaluation("rl", "test", "greedy", RL, 40, 1)
     )
-    view.run.evaluation(
+    run.evaluation(
         EvaluationKey("rl", "test", "sampled"), evaluation("rl", "test", "sampled", RL, 40, 1)
     )
-    again = RunView(view.run)
+    again = RunView(run.record())
     assert isinstance(again.compare_last_two("test", "greedy"), IncomparableError)
     said = run_verdict(again)
     assert said.tone == "none"
@@ -438,9 +440,9 @@ def test_different_examples_are_not_compared(tmp_path):
 def test_the_oracle_alone_or_the_baselines_alone_are_enough(own):
     for name in ("constant", "blank", "shuffled-gold"):
         (own.folder / "evaluations" / f"reference.test.{name}.json").unlink()
-    assert "; the oracle earns 1.000." in run_verdict(RunView(own)).sentence
+    assert "; the oracle earns 1.000." in run_verdict(RunView(own.record())).sentence
     (own.folder / "evaluations" / "reference.test.oracle.json").unlink()
-    assert "no baseline and no oracle" in run_verdict(RunView(own)).sentence
+    assert "no baseline and no oracle" in run_verdict(RunView(own.record())).sentence
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import torch
 from plumbline.errors import DataError, DeviceMemoryError, RunError, TrainingStopped
 from plumbline.policies.memory import clear_memory_errors
 from plumbline.recipe import parse_recipe
+from plumbline.runs.record import RunRecord
 from plumbline.runs.run import Run
 from plumbline.training import rl
 from plumbline.training.optimiser import Optimiser
@@ -113,7 +114,7 @@ def test_a_run_that_ran_out_of_memory_goes_on_with_less(tiny_folder, stopped, tm
         ("model.gradient_checkpointing", "auto", True, "rl", 2),
         ("rl.tokens_per_microbatch", "auto", 64, "rl", 2),
     ]
-    assert Run.read(stopped).recipe.rl.tokens_per_microbatch == 64
+    assert RunRecord.read(stopped).recipe.rl.tokens_per_microbatch == 64
     again = run_recipe(recipe(tiny_folder, **lighter), tmp_path / "whole")
     for one, other in zip(run.rows("rl"), again.rows("rl"), strict=True):
         assert one["train/loss"] == pytest.approx(other["train/loss"], abs=1e-5)
@@ -228,4 +229,4 @@ def test_prompts_too_long_for_rl_are_said_before_sft(tiny_folder, tiny_policy, t
         run_recipe(
             recipe(tiny_folder, model__context=val + 8, run={"preflight": False}), tmp_path / "run"
         )
-    assert not Run.read(tmp_path / "run").rows("sft")
+    assert not RunRecord.read(tmp_path / "run").rows("sft")

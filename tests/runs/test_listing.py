@@ -20,7 +20,7 @@ from plumbline.runs.lineage import (
     order_runs,
 )
 from plumbline.runs.metadata import ModelMetadata
-from plumbline.runs.record import RunRecord, read_record
+from plumbline.runs.record import RunRecord
 from plumbline.runs.run import Run
 from plumbline.storage import write_json, write_text
 from tests.reports.building import recipe
@@ -39,7 +39,7 @@ def test_a_finished_run_says_what_it_is(tmp_path):
         tmp_path / "runs" / "v1", {GREEDY: rewards(0.5), "base.test.greedy": rewards(0.4)}, seed=3
     )
     run = listed(tmp_path / "runs")["v1"]
-    assert (run.status, run.why, run.recipe["seed"], len(run.identity)) == ("finished", "", 3, 12)
+    assert (run.status, run.why, run.values["seed"], len(run.identity)) == ("finished", "", 3, 12)
     assert (f"{run.started:%H:%M}", run.seconds, dict(run.steps), run.planned) == (
         "12:00",
         120.0,
@@ -48,7 +48,7 @@ def test_a_finished_run_says_what_it_is(tmp_path):
     )
     assert [str(key) for key in run.finals] == [GREEDY]
     assert [str(key) for key in run.starts] == ["base.test.greedy"]
-    assert read_record(tmp_path / "runs" / "v1", "x").identity == run.identity
+    assert RunRecord(tmp_path / "runs" / "v1", "x").identity == run.identity
 
 
 def test_a_run_that_goes_on_is_told_from_one_that_was_stopped_and_by_what(tmp_path):
@@ -67,7 +67,8 @@ def test_a_run_that_goes_on_is_told_from_one_that_was_stopped_and_by_what(tmp_pa
     with Run.start(recipe(), place / "going", resume=False) as run:
         run.metrics("rl", 1, {})
         found = listed(place)
-    assert {name: (run.status, run.why) for name, run in found.items()} == {
+        ends = {name: (run.status, run.why) for name, run in found.items()}
+    assert ends == {
         "killed": ("stopped", "killed, or its machine went down"),
         "begun": ("never started", ""),
         "refused": ("never started", "RunError: no such model"),
@@ -200,8 +201,8 @@ def test_a_recipe_of_another_version_is_shown_as_it_stands(tmp_path):
         ),
     )
     run = listed(tmp_path)["old"]
-    assert (run.status, run.identity, run.recipe["rl"]["clip_low"]) == ("finished", "", 0.2)
-    assert json.dumps(run.recipe["rl"]["when"]) == '"2026-02-17"', (
+    assert (run.status, run.identity, run.values["rl"]["clip_low"]) == ("finished", "", 0.2)
+    assert json.dumps(run.values["rl"]["when"]) == '"2026-02-17"', (
         "whatever stands there can be written as JSON"
     )
 
@@ -216,7 +217,7 @@ def began(runs: list[RunRecord]) -> dict[str, str]:
 def test_a_model_is_found_by_its_path_its_card_or_the_names_in_its_path(tmp_path, monkeypatch):
     place = tmp_path / "runs"
     stored(place / "sft")
-    first = read_record(place / "sft", "sft")
+    first = RunRecord(place / "sft", "sft")
     card = ModelMetadata(
         recipe=f"commerce-demo {first.identity}", stage="sft", task="forms", options={}
     )
@@ -321,7 +322,7 @@ def test_what_differs_is_said_in_words_and_what_a_run_is_called_is_no_difference
         seed=8,
         model={"name": "m" * 60},
     )
-    one, other = (read_record(tmp_path / name, name) for name in "ab")
+    one, other = (RunRecord(tmp_path / name, name) for name in "ab")
     found = list_changes(one, other)
     assert sorted(key for key, *_ in found) == ["model.name", "seed", "sft"]
     words = changes_text(found)

@@ -15,6 +15,7 @@ from plumbline.cli.output import print_json, print_tables, print_text
 from plumbline.errors import RunError
 from plumbline.recipe import parse_recipe
 from plumbline.runs.observers import TRACKERS, GuardedTracker, LiveView, open_trackers, sparkline
+from plumbline.runs.record import RunRecord
 from plumbline.runs.run import Run
 
 
@@ -218,7 +219,7 @@ class TestTrackers:
         write(tmp_path / "run", [GuardedTracker("wandb", failing, said.append)])
         assert failing.calls == 1
         assert said == ["wandb stopped working and is told no more: OSError: server gone"]
-        assert len(Run.read(tmp_path / "run").rows("rl")) == 3
+        assert len(RunRecord.read(tmp_path / "run").rows("rl")) == 3
 
 
 @pytest.mark.parametrize("terminal", [False, True])

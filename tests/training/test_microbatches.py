@@ -303,7 +303,7 @@ def test_a_stage_holds_nothing_when_the_next_model_is_opened(tiny_folder, tmp_pa
     rows = run.files["timings"].rows()
     assert [row["stage"] for row in rows] == ["sft"] * 3 + ["rl"] * 4
     assert all(0.05 < row["memory/peak_gb"] < 100 for row in rows)
-    shown = dict(token_facts(RunView(run)))
+    shown = dict(token_facts(RunView(run.record())))
     assert shown["GRPO, peak memory"] == f"{max(row['memory/peak_gb'] for row in rows):.2f} GB"
 
 

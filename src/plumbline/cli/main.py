@@ -704,12 +704,13 @@ def report(
 ) -> None:
     """Write a run's report again: report.html, report.md, and tables as CSV and LaTeX."""
     from plumbline.reports.write import write_report
+    from plumbline.runs.record import RunRecord
     from plumbline.runs.remote import local_run
-    from plumbline.runs.run import RUN, Run
+    from plumbline.runs.run import RUN
 
     folder = local_run(run)
     output_guard.check_folder(folder, RUN)
-    print_text(f"{write_report(Run.read(folder))}\n")
+    print_text(f"{write_report(RunRecord(folder))}\n")
 
 
 @app.command(

@@ -1,9 +1,8 @@
 """The runs of some folders beside one another: what each came to, and whether it differs from the
 one before it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ from plumbline.runs.lineage import (
     list_runs,
     order_runs,
 )
-from plumbline.runs.record import EvaluationSummary, RunRecord, read_recipe, read_record
+from plumbline.runs.record import EvaluationSummary, RunRecord, read_recipe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +115,6 @@ def read_lineage(folders: Sequence[Path], asked: EvaluationFilter = EvaluationFi
     begun = find_origins(runs)
     before = find_predecessors(runs, begun)
     by_name = {run.name: run for run in runs}
-    read = cache(read_evaluation)
     members: list[ComparedRun] = []
     pairings: list[Pairing] = []
     for run, depth in order_runs(runs, begun):
@@ -126,7 +124,7 @@ def read_lineage(folders: Sequence[Path], asked: EvaluationFilter = EvaluationFi
             ComparedRun(
                 name=run.name,
                 listed=run,
-                origin=begun[run.name] if run.recipe else None,
+                origin=begun[run.name] if run.values else None,
                 depth=depth,
                 against=earlier.name if earlier else "",
                 changes=list_changes(earlier, run)
@@ -136,7 +134,7 @@ def read_lineage(folders: Sequence[Path], asked: EvaluationFilter = EvaluationFi
                 problems=problems,
             )
         )
-        pairings += _pairings(run, earlier, begun[run.name], asked, read)
+        pairings += _pairings(run, earlier, begun[run.name], asked)
     names = [[run.name for run in version] for version in group_versions(runs, begun)]
     beside = tuple(
         _beside_seeds(one, _seed_spread(one, names, members)) for one in adjust_pairings(pairings)
@@ -204,11 +202,11 @@ def _result_of_outcome(run: RunRecord, key: EvaluationKey) -> StageResult:
 
 def _results_of_evaluations(run: RunRecord, key: EvaluationKey) -> StageResult:
     """A result of a run that has no outcome yet, from its evaluations."""
-    evaluation = read_evaluation(run.evaluation_file(key))
+    evaluation = run.read_evaluation(key)
     beside = {}
-    for other, path in run.evaluation_files().items():
+    for other in run.evaluation_paths:
         if (other.stage, other.task, other.split) == (REFERENCE, key.task, key.split) and (
-            reference := align_rows(read_evaluation(path), evaluation)
+            reference := align_rows(run.read_evaluation(other), evaluation)
         ):
             beside[other.mode] = reference
     return _result(evaluation, key, floor_and_ceiling(evaluation, beside) if beside else {})
@@ -236,7 +234,6 @@ def _pairings(
     earlier: RunRecord | None,
     origin: Origin,
     asked: EvaluationFilter,
-    read: Callable[[Path], Evaluation],
 ) -> list[Pairing]:
     """A run against its predecessor; where that is the model that it began from, or has no result,
     against its start.
@@ -258,8 +255,8 @@ def _pairings(
                 raise IncomparableError(
                     f"{name} {'was not evaluated on it' if keys else 'has no result'}"
                 )
-            before = read(other.evaluation_file(theirs[what]))
-            after = read(run.evaluation_file(key))
+            before = other.read_evaluation(theirs[what])
+            after = run.read_evaluation(key)
         except PlumblineError as error:
             found.append(Pairing(run=run.name, against=name, asked=what, error=error))
         else:
@@ -294,9 +291,9 @@ def _member_to_dict(member: ComparedRun, pairings: Sequence[Pairing]) -> dict[st
         "status": run.status,
         "why": run.why,
         "recipe": {
-            "name": run.recipe.get("name"),
+            "name": run.values.get("name"),
             "identity": run.identity or None,
-            "seed": run.recipe.get("seed"),
+            "seed": run.values.get("seed"),
         },
         "began_from": None if origin is None else asdict(origin),
         "started": None if run.started is None else run.started.isoformat(timespec="seconds"),
@@ -359,7 +356,7 @@ def compare_paths(first: Path, *others: Path) -> Lineage:
 
 def _record(path: Path, name: str) -> RunRecord:
     read_recipe(path)  # raises where it is none
-    return read_record(path, name)
+    return RunRecord(path, name)
 
 
 Evaluations = Mapping[str, tuple[EvaluationKey, Evaluation]]
@@ -376,10 +373,9 @@ def find_evaluations(path: Path, run: RunRecord | None) -> Evaluations:
         one = read_evaluation(path)
         mode = "sampled" if one.sampling.get("temperature") else "greedy"
         return {"": (EvaluationKey(one.source, one.split, mode), one)}
-    run.final_keys()  # raises where a name is none
-    if not run.finals:
+    if not run.evaluation_paths or not run.finals:
         raise DataError(f"{path} has no evaluation yet", "let the run finish a stage")
-    return {name_of(key): (key, read_evaluation(run.evaluation_file(key))) for key in run.finals}
+    return {name_of(key): (key, run.read_evaluation(key)) for key in run.finals}
 
 
 def _pair_shared(

@@ -343,7 +343,7 @@ def watch_table(view: RunView) -> Table:
     """The recipe's watch rules, with what each did while the run trained, and what the records say
     of it now."""
     done: dict[str, list[str]] = {}
-    for event in view.events:
+    for event in view.run.events:
         if event["kind"] == EVENT:
             done.setdefault(str(event.get("rule")), []).append(
                 f"{event.get('action')} at step {event.get('step')}"

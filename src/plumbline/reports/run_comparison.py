@@ -21,7 +21,7 @@ from plumbline.reports.charts import Layer, Mark, dot_chart, numbers_of, smoothe
 from plumbline.reports.tables import Cell, Column, Row, Table
 from plumbline.reports.templating import ChartFigure, render_page, render_section
 from plumbline.runs.lineage import changes_text
-from plumbline.runs.run import Run
+from plumbline.runs.record import RunRecord
 from plumbline.storage import dumps
 
 STYLES = {"greedy": ("c1", "circle"), "sampled": ("c2", "hollow")}
@@ -387,7 +387,7 @@ def seeds_table(summed: Outcomes) -> Table:
 def sweep_page(
     recipe: Recipe,
     summed: Outcomes,
-    runs: Sequence[tuple[str, int, Run]],
+    runs: Sequence[tuple[str, int, RunRecord]],
     failed: Outcomes,
     command: str,
 ) -> str:
@@ -413,10 +413,10 @@ def sweep_page(
     )
 
 
-def _seed_figures(runs: Sequence[tuple[str, int, Run]]) -> list[ChartFigure]:
+def _seed_figures(runs: Sequence[tuple[str, int, RunRecord]]) -> list[ChartFigure]:
     """For each variant and task a chart of the reward in training, a line a seed; of evaluations
     alike."""
-    groups: dict[str, list[tuple[int, Run]]] = {}
+    groups: dict[str, list[tuple[int, RunRecord]]] = {}
     for label, seed, run in runs:
         groups.setdefault(label.removesuffix(f"seed={seed}").strip(), []).append((seed, run))
     kinds = (

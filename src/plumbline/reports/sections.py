@@ -712,9 +712,11 @@ def token_facts(view: RunView) -> Facts:
                 )
             )
     peaks: dict[str, float] = {}
-    for row in view.timings:
-        if (gigabytes := row.get("memory/peak_gb")) is not None:
-            peaks[row["stage"]] = max(gigabytes, peaks.get(row["stage"], 0.0))
+    for stage, timed in view.run.timings.items():
+        if used := [
+            row["memory/peak_gb"] for row in timed if row.get("memory/peak_gb") is not None
+        ]:
+            peaks[stage] = max(used)
     found += [
         (f"{stage_name(stage)}, peak memory", f"{numbers.format_fixed(peak, 2)} GB")
         for stage, peak in peaks.items()
@@ -749,7 +751,7 @@ def identity_facts(view: RunView) -> Facts:
         ("Model", hide_folder(view, model)),
         ("Weights trained", f"LoRA of rank {lora.rank}" if lora else "all"),
     ]
-    if isinstance(likelihood := view.environment.get("likelihood"), dict):
+    if isinstance(likelihood := view.run.environment.get("likelihood"), dict):
         exact = "exact: every choice that was sampled" if likelihood.get("exact") else "not exact"
         found.append(("Log-probability", f"{likelihood.get('kind')}, {exact}"))
     if recipe.sft is not None:
@@ -780,7 +782,7 @@ def _learning_rate(view: RunView, stage: str, rate: float) -> str:
     """A stage's learning rate, and what it was before a resume changed it."""
     changed = [
         event
-        for event in view.events
+        for event in view.run.events
         if event.get("kind") == "changed" and event.get("key") == RATES[stage]
     ]
     past = ", ".join(f"{event.get('old')} before step {event.get('step')}" for event in changed)
@@ -800,7 +802,7 @@ def hide_folder(view: RunView, text: str) -> str:
 
 def environment_facts(view: RunView) -> Facts:
     """Versions and machine, nested keys joined."""
-    return [(key, hide_folder(view, value)) for key, value in _flatten(view.environment)][:60]
+    return [(key, hide_folder(view, value)) for key, value in _flatten(view.run.environment)][:60]
 
 
 def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -827,5 +829,5 @@ def event_facts(view: RunView) -> Facts:
             clip_html(str(event.get("time", "")), 120)[0],
             clip_html(f"{event['kind']}: {hide_folder(view, event['message'])}", LONGEST * 2)[0],
         )
-        for event in view.events[:MOST_EVENTS]
+        for event in view.run.events[:MOST_EVENTS]
     ]

@@ -26,9 +26,8 @@ from plumbline.evaluation.summary import summarise
 from plumbline.records import Evaluation, Example, Headline
 from plumbline.reports.comparisons import Comparison, compare_stages
 from plumbline.runs.evaluations import INDEX, REFERENCE, EvaluationKey, Replay, read_replays
-from plumbline.runs.record import STAGES
-from plumbline.runs.run import QUIET, Run
-from plumbline.storage import read_object
+from plumbline.runs.record import STAGES, RunRecord, order_stages
+from plumbline.runs.run import QUIET
 
 NAMES = {"base": "Base", "sft": "SFT"}
 _RL = ContextVar("what the stage of RL is called", default="GRPO")
@@ -54,7 +53,7 @@ class Bounds:
 class RunView:
     """A run as a report sees it. Everything is computed once, when it is first asked for."""
 
-    run: Run
+    run: RunRecord
     given: Mapping[str, Mapping[str, Example]] = field(default_factory=dict)
     """Held-out examples by task and id, as far as they are known."""
     task: str = ""
@@ -86,14 +85,9 @@ class RunView:
         """Every evaluation of the task; none where there are several."""
         return {
             replace(key, task=""): found
-            for key, found in self.all_evaluations.items()
+            for key, found in self.run.evaluations().items()
             if key.task == self.task
         }
-
-    @cached_property
-    def all_evaluations(self) -> dict[EvaluationKey, Evaluation]:
-        """Every evaluation of the run, of all tasks."""
-        return self.run.evaluations() if self.whole is None else self.whole.all_evaluations
 
     @cached_property
     def metrics(self) -> dict[str, list[dict[str, Any]]]:
@@ -103,48 +97,31 @@ class RunView:
             return {
                 "rl": [_task_metrics(row, self.task) for row in self.whole.metrics.get("rl", [])]
             }
-        rows: dict[str, list[dict[str, Any]]] = {}
-        for row in self.run.files["metrics"].rows():
-            rows.setdefault(row["stage"], []).append(row)
-        return {stage: rows[stage] for stage in order_stages(rows)}
-
-    @cached_property
-    def timings(self) -> list[dict[str, Any]]:
-        """The rows of timings."""
-        return self.run.files["timings"].rows()
+        return self.run.metrics
 
     @cached_property
     def seconds(self) -> dict[tuple[str, str], float]:
         """Where the recorded seconds went: by (stage, kind of work), in the order of training."""
-        spent: dict[str, dict[str, float]] = {}
-        for row in self.timings:
-            stage = spent.setdefault(row["stage"], {})
-            for key, value in row.items():
-                if key.startswith("time/") and value is not None:
-                    work = WORK.get(key, key.removeprefix("time/"))
-                    stage[work] = stage.get(work, 0.0) + float(value)
-        return {
-            (stage, work): seconds
-            for stage in order_stages(spent)
-            for work, seconds in spent[stage].items()
-        }
+        spent: dict[tuple[str, str], float] = {}
+        for stage, rows in self.run.timings.items():
+            for row in rows:
+                for key, value in row.items():
+                    if key.startswith("time/") and value is not None:
+                        work = stage, WORK.get(key, key.removeprefix("time/"))
+                        spent[work] = spent.get(work, 0.0) + float(value)
+        return spent
 
     @cached_property
     def samples(self) -> list[dict[str, Any]]:
         """The rollouts of training."""
         if self.whole is not None:
             return [row for row in self.whole.samples if row.get("task") == self.task]
-        return self.run.files["samples"].rows()
-
-    @cached_property
-    def events(self) -> list[dict[str, Any]]:
-        """What the user should know."""
-        return self.run.files["events"].rows()
+        return self.run.samples
 
     @cached_property
     def warnings(self) -> list[dict[str, Any]]:
         """The events that say that something is amiss."""
-        return [event for event in self.events if event["kind"] not in QUIET]
+        return [event for event in self.run.events if event["kind"] not in QUIET]
 
     @cached_property
     def watch_outcomes(self) -> list[RuleHistory]:
@@ -171,12 +148,6 @@ class RunView:
             if self.metrics and not self.whole
             else []
         )
-
-    @cached_property
-    def environment(self) -> dict[str, Any]:
-        """Versions and machine; empty before they are recorded."""
-        path = self.run.folder / "environment.json"
-        return read_object(path) if path.exists() else {}
 
     @cached_property
     def finished(self) -> bool:
@@ -400,18 +371,13 @@ def _mode_order(mode: str) -> tuple[bool, str]:
     return mode not in {"greedy", "sampled"}, mode
 
 
-def order_stages(stages: Mapping[str, Any] | set[str]) -> list[str]:
-    """Stages in the order of training; others after them, by name."""
-    return [*(stage for stage in STAGES if stage in stages), *sorted(set(stages) - set(STAGES))]
-
-
 def stage_name(stage: str) -> str:
     """What people call a stage."""
     return _RL.get() if stage == "rl" else NAMES.get(stage, stage)
 
 
 @contextmanager
-def use_stage_names(run: Run) -> Iterator[None]:
+def use_stage_names(run: RunRecord) -> Iterator[None]:
     """A context in which a run's stage of RL is called by its algorithm."""
     before = _RL.set(run.recipe.rl.algorithm.title if run.recipe.rl is not None else _RL.get())
     try:

@@ -20,11 +20,14 @@ from plumbline.reports.templating import PageSection, render_page, render_sectio
 from plumbline.reports.verdict import Verdict, rise_sentences, run_verdict
 from plumbline.reports.view import RunView, stage_name, use_stage_names
 from plumbline.runs.output_guard import check_links
+from plumbline.runs.record import RunRecord
 from plumbline.runs.run import Run
 from plumbline.storage import shorten, write_text
 
 
-def write_report(run: Run, examples: Mapping[str, Mapping[str, Example]] | None = None) -> Path:
+def write_report(
+    run: Run | RunRecord, examples: Mapping[str, Mapping[str, Example]] | None = None
+) -> Path:
     """Write a run's report into its directory, finished or not.
 
     Args:
@@ -40,8 +43,9 @@ def write_report(run: Run, examples: Mapping[str, Mapping[str, Example]] | None 
         DataError: a record cannot be read.
         StorageError: the directory cannot be written, or a link in it leads the tables out of it.
     """
-    with use_stage_names(run):
-        files = _files(RunView(run, examples or {}))
+    record = RunRecord(run.folder, recipe=run.recipe)
+    with use_stage_names(record):
+        files = _files(RunView(record, examples or {}))
     check_links(run.folder, "tables")
     # last of all: a record that cannot be read leaves no half of a report
     for name, text in files.items():
@@ -151,10 +155,11 @@ def _cell(text: str) -> Text:
     return Text(shorten(to_visible_line(text), MOST_CHARACTERS, "…"))
 
 
-def run_summary(run: Run) -> RenderableType:
+def run_summary(run: Run | RunRecord) -> RenderableType:
     """The end of a run: its verdict, where the report and the model are, and what to do next."""
-    view = RunView(run)
-    with use_stage_names(run):
+    record = RunRecord(run.folder, recipe=run.recipe)
+    view = RunView(record)
+    with use_stage_names(record):
         said = run_verdict(view)
         shown = [(_curve(one), _answers(one)) for one in view.tasks or [view]]
     lines: list[RenderableType] = [Text(said.sentence, style="bold")]
@@ -168,11 +173,11 @@ def run_summary(run: Run) -> RenderableType:
             ]
         lines += [part for part in pictures if part is not None]
     result = run.result() or {}
-    trust = " --trust-code" * any(one.name == "jsonl" for one in run.recipe.each_task.values())
+    trust = " --trust-code" * any(one.name == "jsonl" for one in record.recipe.each_task.values())
     lines.append(
         Text(f"\nreport  {run.folder / 'report.html'}\nmodel   {result.get('model', '-')}\n")
     )
-    if run.recipe.model.name is None:
+    if record.recipe.model.name is None:
         lines.append(
             Text(
                 "A tiny model can gain in format and style, not in knowledge. With a real one:\n"
