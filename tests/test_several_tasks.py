@@ -10,7 +10,7 @@ import yaml
 
 from plumbline.errors import DataError, RecipeError, TrainingStopped
 from plumbline.evaluation.command import open_task_for
-from plumbline.evaluation.history import compare_paths
+from plumbline.evaluation.compared_runs import compare_paths
 from plumbline.recipe import find_recipe, load_recipe, parse_recipe, task_section
 from plumbline.records import (
     Example,

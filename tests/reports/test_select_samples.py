@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from plumbline.reports.comparisons import select_examples
+from plumbline.evaluation.comparison import select_examples
 from tests.reports.test_verdict import compared
 
 

@@ -7,11 +7,10 @@ import pytest
 
 from plumbline.evaluation.comparison import compare
 from plumbline.evaluation.statistics import Interval, t_interval
-from plumbline.evaluation.summary import summarise
+from plumbline.evaluation.summary import count_rescued, summarise
 from plumbline.records import Judged
 from plumbline.reports import build_tables
 from plumbline.reports import templating as page
-from plumbline.reports.comparisons import count_rescued
 from plumbline.reports.numbers import format_interval
 from plumbline.reports.tables import Column, Row, Table
 from plumbline.reports.view import RunView

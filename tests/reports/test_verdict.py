@@ -10,15 +10,15 @@ import pytest
 from rich.console import Console
 
 from plumbline.errors import IncomparableError
-from plumbline.evaluation.comparison import pair_evaluations
-from plumbline.evaluation.statistics import Interval, PairedDifference
-from plumbline.records import Evaluation, Judged
-from plumbline.reports.comparisons import (
+from plumbline.evaluation.comparison import (
     Comparison,
     QuantityChange,
-    adjust_p_values,
+    adjust_changes,
     compare_stages,
+    pair_evaluations,
 )
+from plumbline.evaluation.statistics import Interval, PairedDifference
+from plumbline.records import Evaluation, Judged
 from plumbline.reports.verdict import run_verdict, stage_verdict
 from plumbline.reports.view import Bounds, RunView
 from plumbline.reports.write import run_summary, write_report
@@ -190,7 +190,7 @@ def test_a_change_needs_the_interval_and_the_test(low, high, p, direction):
     level = Interval(0.5, 0.4, 0.6, 50)
     assert (
         QuantityChange(
-            "reward", level, level, PairedDifference(difference, p, 30, 10, 10, 0.4, 0.5), p
+            "reward", level, level, PairedDifference(difference, p, 30, 10, 10, 0.4, 0.5)
         ).direction
         == direction
     )
@@ -315,10 +315,10 @@ def test_many_parts_are_not_called_moved_by_chance():
 def test_holm_multiplies_by_rank_and_never_reorders():
     base = compared([0.1] * 20, [0.5] * 20).reward
     changes = [
-        replace(base, name=name, p=p)
+        replace(base, name=name, paired=replace(base.paired, p_value=p))
         for name, p in (("a", 0.01), ("b", 0.04), ("c", 0.03), ("d", 0.9))
     ]
-    assert [round(change.p, 9) for change in adjust_p_values(changes)] == [0.04, 0.09, 0.09, 0.9]
+    assert [round(one.paired.p, 9) for one in adjust_changes(changes)] == [0.04, 0.09, 0.09, 0.9]
 
 
 # -- runs ------------------------------------------------------------------------------------------

@@ -5,18 +5,17 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from plumbline.checks.diagnosis.watch import EVENT
+from plumbline.evaluation.comparison import Comparison, QuantityChange
 from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.statistics import Interval, mean_interval
-from plumbline.records import Judged, clusters_of
-from plumbline.reports.comparisons import (
+from plumbline.evaluation.summary import (
     LENIENT,
     STRICT,
-    Comparison,
-    QuantityChange,
     count_rescued,
     reading_names,
     reward_reading,
 )
+from plumbline.records import Judged, clusters_of
 from plumbline.reports.tables import Cell, Column, Row, Table, read_interval
 from plumbline.reports.view import RunView, stage_name
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey
@@ -268,7 +267,7 @@ def _change_cells(
 ) -> tuple[int, Interval, Interval, Interval, float, int, int, int]:
     """The cells under n, before, after, difference, p, and the counts."""
     pairs = change.paired
-    shown = (pairs.difference.n, change.before, change.after, pairs.difference, change.p)
+    shown = (pairs.difference.n, change.before, change.after, pairs.difference, pairs.p)
     return (*shown, pairs.wins, pairs.losses, pairs.ties)
 
 

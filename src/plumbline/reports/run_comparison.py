@@ -12,8 +12,8 @@ from rich.table import Table as Terminal
 from rich.text import Text
 
 from plumbline.errors import make_visible
+from plumbline.evaluation.compared_runs import ComparedRun, Lineage, StageResult
 from plumbline.evaluation.comparison import Pairing
-from plumbline.evaluation.history import ComparedRun, Lineage, StageResult
 from plumbline.evaluation.statistics import Interval
 from plumbline.recipe import Recipe
 from plumbline.reports import numbers
@@ -112,9 +112,9 @@ def comparisons_table(found: Lineage) -> Table:
                 paired.before,
                 paired.after,
                 paired.difference,
-                one.p,
+                paired.p,
                 describe_comparison(one, found),
-                one.detectable,
+                paired.detectable,
             )
             cells += (paired.difference.n, paired.p_value)
         rows.append((one.run, one.against, one.asked, *cells))
@@ -188,7 +188,7 @@ def history_terminal(found: Lineage) -> RenderableType:
     for pairing in found.pairings:
         if (paired := pairing.paired) is not None:
             name = f"{number[pairing.run]}-{number.get(pairing.against, 'start')}"
-            tested = (paired.before, paired.after, paired.difference, pairing.p, pairing.detectable)
+            tested = (paired.before, paired.after, paired.difference, paired.p, paired.detectable)
             style = {"rise": "green", "fall": "red", "same": ""}[pairing.direction]
             differences.append(Row((name, pairing.asked, *tested), style))
         if (said := describe_comparison(pairing, found)) not in {*SAYS.values(), OTHER_SEED}:

@@ -12,14 +12,27 @@ import numpy as np
 
 from plumbline.checks.check import describe_missing_data
 from plumbline.checks.findings_output import list_remedies, summarise_counts
+from plumbline.evaluation.comparison import (
+    Comparison,
+    PickedExample,
+    QuantityChange,
+    select_examples,
+)
 from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.replays import RULE as REPLAYED
 from plumbline.evaluation.statistics import Interval
+from plumbline.evaluation.summary import (
+    LENIENT,
+    STRICT,
+    count_rescued,
+    has_both,
+    reading_names,
+    reward_reading,
+)
 from plumbline.policies.options import PretrainedModel
 from plumbline.records import Evaluation, Judged
-from plumbline.reports import charts, comparisons, numbers
+from plumbline.reports import charts, numbers
 from plumbline.reports.charts import Layer, Mark, Values
-from plumbline.reports.comparisons import LENIENT, STRICT, Comparison, count_rescued
 from plumbline.reports.tables import Column, Table
 from plumbline.reports.templating import ChartFigure, clip_html, typeset_minus
 from plumbline.reports.view import RunView, stage_name
@@ -96,13 +109,9 @@ def reward_rows(view: RunView, split: str) -> ChartFigure:
     the oracle."""
     keys = view.final_keys(split)
     evaluations = [view.evaluations[key] for key in keys]
-    named = comparisons.reward_reading(evaluations)
+    named = reward_reading(evaluations)
     second = next(
-        (
-            n
-            for n in (STRICT, LENIENT)
-            if n in comparisons.reading_names(evaluations) and n != named
-        ),
+        (n for n in (STRICT, LENIENT) if n in reading_names(evaluations) and n != named),
         None,
     )
     rows, said = [], []
@@ -397,7 +406,7 @@ def reading_sentences(view: RunView) -> list[str]:
 
 
 def _reading_sentence(stage: str, evaluation: Evaluation) -> str:
-    if not comparisons.has_both(evaluation):
+    if not has_both(evaluation):
         return f"{stage}: this task does not record a strict and a lenient reading."
     lost = count_rescued(evaluation.rows, evaluation.form)
     n = numbers.format_count(lost.n)
@@ -417,7 +426,7 @@ def lost_by_strict_parsing(view: RunView) -> tuple[str, str] | None:
     """How many answers only the lenient reading pays, before and after, and of how many; None where
     there is none."""
     evaluations = [view.evaluations[key] for key in view.headline_keys]
-    if not all(map(comparisons.has_both, evaluations)):
+    if not all(map(has_both, evaluations)):
         return None
     counts = [count_rescued(evaluation.rows, evaluation.form) for evaluation in evaluations]
     if not any(one.earning for one in counts):
@@ -451,7 +460,7 @@ def form_sentence(compared: Comparison | None) -> str:
 
 def changes_figure(
     compared: Comparison,
-    changed: Sequence[comparisons.QuantityChange],
+    changed: Sequence[QuantityChange],
     title: str,
     x_title: str = "mean",
     *,
@@ -514,7 +523,7 @@ def best_and_worst_rollouts(view: RunView) -> list[Judged]:
 
 def side_by_side_answers(
     view: RunView, compared: Comparison
-) -> list[tuple[comparisons.PickedExample, str, str | None, Table | None]]:
+) -> list[tuple[PickedExample, str, str | None, Table | None]]:
     """The examples that are shown, each with its prompt and its gold answer, as far as known, and
     its values.
 
@@ -525,7 +534,7 @@ def side_by_side_answers(
     golds |= {name: one.gold for name, one in view.examples.items() if one.gold is not None}
     before, after = stage_name(compared.before), stage_name(compared.after)
     shown = []
-    for picked in comparisons.select_examples(compared):
+    for picked in select_examples(compared):
         name = picked.after.id
         messages = view.examples[name].messages if name in view.examples else ()
         prompt = next((m["content"] for m in reversed(messages) if m["role"] == "user"), "")

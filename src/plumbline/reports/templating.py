@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from plumbline.config.imports import import_needed
 from plumbline.errors import make_visible, to_visible_line
+from plumbline.evaluation import comparison
 from plumbline.evaluation.statistics import skill
 from plumbline.reports import numbers
 from plumbline.storage import open_regular
@@ -100,7 +101,6 @@ def _environment() -> "Environment":
 
     from plumbline.reports import (  # they render templates, too
         build_tables,
-        comparisons,
         sections,
         verdict,
     )
@@ -136,7 +136,7 @@ def _environment() -> "Environment":
         "numbers": numbers,
         "sections": sections,
         "tables": build_tables,
-        "comparisons": comparisons,
+        "comparison": comparison,
     }
     made.globals |= {
         "verdict": verdict,

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from plumbline.errors import IncomparableError
-from plumbline.evaluation.comparison import describe_trial
+from plumbline.evaluation.comparison import Comparison, QuantityChange, describe_trial
 from plumbline.evaluation.statistics import count_units_within
 from plumbline.reports import numbers
-from plumbline.reports.comparisons import Comparison, QuantityChange
 from plumbline.reports.view import Bounds, RunView, stage_name
 from plumbline.runs.evaluations import EvaluationKey
 
@@ -83,7 +82,9 @@ def stage_verdict(
         )
     elif negative_control and reward.direction == "same":
         clauses.append("that is what a negative control should show")
-    if reward.direction == "same" and reward.paired.difference.excludes_zero != (reward.p < 0.05):
+    if reward.direction == "same" and reward.paired.difference.excludes_zero != (
+        reward.paired.p < 0.05
+    ):
         clauses.append("the interval and the test disagree, so this is not called a change")
     if other is not None and other.reward.direction != reward.direction:
         moved = MOVED[other.reward.direction]
@@ -252,7 +253,9 @@ def _claim(comparison: Comparison, margin: float) -> str:
 
 
 def _describe_certainty(change: QuantityChange) -> str:
-    return f"{numbers.format_interval(change.paired.difference, sign=True)}, {numbers.format_p_equation(change.p)}"
+    paired = change.paired
+    difference = numbers.format_interval(paired.difference, sign=True)
+    return f"{difference}, {numbers.format_p_equation(paired.p)}"
 
 
 def _bounds(bounds: Bounds | None) -> str:

@@ -19,12 +19,16 @@ from plumbline.checks.diagnosis.readers import own
 from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.checks.diagnosis.watch import RuleHistory, replay_rules
 from plumbline.errors import IncomparableError
-from plumbline.evaluation.comparison import align_rows, restrict_to_examples
+from plumbline.evaluation.comparison import (
+    Comparison,
+    align_rows,
+    compare_stages,
+    restrict_to_examples,
+)
 from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.statistics import Interval, mean_interval
 from plumbline.evaluation.summary import summarise
 from plumbline.records import Evaluation, Example, Headline
-from plumbline.reports.comparisons import Comparison, compare_stages
 from plumbline.runs.evaluations import INDEX, REFERENCE, EvaluationKey, Replay, read_replays
 from plumbline.runs.record import STAGES, RunRecord, order_stages
 from plumbline.runs.run import QUIET

@@ -11,10 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from plumbline.errors import to_visible_line
+from plumbline.evaluation.comparison import Comparison
 from plumbline.records import Example
 from plumbline.reports import sections
 from plumbline.reports.build_tables import all_tables, watch_table
-from plumbline.reports.comparisons import Comparison
 from plumbline.reports.numbers import format_fixed
 from plumbline.reports.templating import PageSection, render_page, render_section, render_template
 from plumbline.reports.verdict import Verdict, rise_sentences, run_verdict
@@ -132,7 +132,7 @@ def _curve(view: RunView) -> Text | None:
 
 def _answers(view: RunView) -> Table | None:
     """Held-out answers of the first evaluated stage and of the last, chosen by
-    `comparisons.select_examples`."""
+    `comparison.select_examples`."""
     compared = view.compare_first_to_last(*view.headline) if view.headline else None
     if not isinstance(compared, Comparison):
         return None

@@ -17,10 +17,10 @@ from typing import Any
 
 import yaml
 
-from plumbline.errors import IncomparableError, RunError
-from plumbline.evaluation.comparison import check_same
-from plumbline.evaluation.statistics import Interval, mean_interval, paired_difference
-from plumbline.records import Evaluation, clusters_of
+from plumbline.errors import RunError
+from plumbline.evaluation.comparison import compare
+from plumbline.evaluation.statistics import Interval, mean_interval
+from plumbline.records import Evaluation
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.record import STAGES, RunRecord
 from plumbline.runs.remote import portable_path
@@ -161,15 +161,7 @@ def _compare_candidate(
     mean = mean_interval(evaluation.rewards(), evaluation.clusters())
     behind = None
     if best is not None:
-        check_same(evaluation, best)
-        rewards = {row.id: row.reward for row in best.rows}
-        rows = [row for row in evaluation.rows if row.id in rewards]
-        if not rows:
-            raise IncomparableError(
-                "no example was judged of both models", "look at why they could not be judged"
-            )
-        before, after = [rewards[row.id] for row in rows], [row.reward for row in rows]
-        behind = paired_difference(before, after, clusters_of(rows)).difference
+        behind = compare(best, evaluation).difference
     less = None if behind is None else (behind.mean, behind.low, behind.high)
     return RouteCandidate(model, mean.mean, mean.low, mean.high, mean.n, less)
 

@@ -36,7 +36,6 @@ from plumbline.evaluation.comparison import compare
 from plumbline.evaluation.statistics import (
     Interval,
     detectable_difference,
-    direction,
     mean_interval,
 )
 from plumbline.records import clusters_of
@@ -67,7 +66,7 @@ def find_gain(history: History) -> Iterator[Finding]:
                 fix="evaluate both again under one version",
             )
             continue
-        change, way = compared.difference, direction(compared.difference, compared.p_value)
+        change, way = compared.difference, compared.direction
         numbers = {"difference": change.mean, "low": change.low, "high": change.high, "n": change.n}
         evidence = {**numbers, "p": compared.p_value}
         if way == "fall":

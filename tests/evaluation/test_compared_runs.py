@@ -14,8 +14,7 @@ from scipy import stats
 
 from plumbline.errors import DataError, IncomparableError, RunError
 from plumbline.evaluation import statistics
-from plumbline.evaluation.comparison import Pairing, adjust_pairings
-from plumbline.evaluation.history import (
+from plumbline.evaluation.compared_runs import (
     EvaluationFilter,
     Lineage,
     compare_paths,
@@ -23,6 +22,7 @@ from plumbline.evaluation.history import (
     history_to_dict,
     read_lineage,
 )
+from plumbline.evaluation.comparison import Pairing, adjust_pairings
 from plumbline.evaluation.statistics import Interval, detectable_difference, direction, holm
 from plumbline.reports.evaluation_output import render_tables
 from plumbline.reports.run_comparison import history_page, history_tables
@@ -100,9 +100,9 @@ def test_what_too_few_clusters_could_never_show_is_not_called_detectable():
             np.zeros(len(names)), rng.normal(0, 0.1, len(names)), names
         )
         one = Pairing(run="b", against="a", asked="test greedy", paired=change)
-        assert [pairing.detectable is not None for pairing in adjust_pairings([one] * tests)] == [
-            can
-        ] * tests
+        assert [
+            pairing.paired.detectable is not None for pairing in adjust_pairings([one] * tests)
+        ] == [can] * tests
 
 
 def test_a_direction_needs_both_the_interval_and_the_test():
@@ -129,13 +129,15 @@ def test_versions_are_compared_with_the_one_before_and_p_is_adjusted_over_the_ta
     changes = [[*member.changes] for member in found.members]
     assert changes == [[], [("rl.beta", 0.0, 0.1)], [("rl.beta", 0.1, 0.2)]]
     assert found.tests == 3
-    assert [one.p for one in found.pairings] == holm([one.paired.p_value for one in found.pairings])
+    assert [one.paired.p for one in found.pairings] == holm(
+        [one.paired.p_value for one in found.pairings]
+    )
     start, rise, _ = found.pairings
-    assert (start.detectable, start.p) == (None, 1.0), (
+    assert (start.paired.detectable, start.paired.p) == (None, 1.0), (
         "where no pair differs nobody knows what would be found"
     )
     difference = rise.paired.difference
-    assert rise.detectable == detectable_difference(difference, 3)
+    assert rise.paired.detectable == detectable_difference(difference, 3)
     assert difference.mean == pytest.approx(np.mean(high) - np.mean(low))
     result = found.members[1].results[0]
     assert (result.reward.mean, result.floor, result.ceiling) == (

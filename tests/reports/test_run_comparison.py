@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from plumbline.evaluation.history import EvaluationFilter, read_lineage
+from plumbline.evaluation.compared_runs import EvaluationFilter, read_lineage
 from plumbline.reports.run_comparison import history_page, history_tables
 from plumbline.runs.evaluations import write_evaluation
 from tests.runs.stored import evaluation, rewards, stored
