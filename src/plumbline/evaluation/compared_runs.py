@@ -12,15 +12,15 @@ from plumbline.errors import DataError, IncomparableError, PlumblineError
 from plumbline.evaluation.comparison import (
     Pairing,
     adjust_pairings,
-    align_rows,
     name_of,
     pair_evaluations,
     pairing_to_dict,
+    read_references,
 )
-from plumbline.evaluation.statistics import Interval, mean_interval
-from plumbline.evaluation.summary import floor_and_ceiling
+from plumbline.evaluation.statistics import Interval
+from plumbline.evaluation.summary import floor_and_ceiling, reward_interval
 from plumbline.records import Evaluation
-from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation
+from plumbline.runs.evaluations import EvaluationKey, read_evaluation
 from plumbline.runs.lineage import (
     KeyChange,
     Origin,
@@ -203,24 +203,18 @@ def _result_of_outcome(run: RunRecord, key: EvaluationKey) -> StageResult:
 def _results_of_evaluations(run: RunRecord, key: EvaluationKey) -> StageResult:
     """A result of a run that has no outcome yet, from its evaluations."""
     evaluation = run.read_evaluation(key)
-    beside = {}
-    for other in run.evaluation_paths:
-        if (other.stage, other.task, other.split) == (REFERENCE, key.task, key.split) and (
-            reference := align_rows(run.read_evaluation(other), evaluation)
-        ):
-            beside[other.mode] = reference
+    beside = read_references(run, key.task, evaluation)
     return _result(evaluation, key, floor_and_ceiling(evaluation, beside) if beside else {})
 
 
 def _result(evaluation: Evaluation, key: EvaluationKey, around: Mapping[str, Any]) -> StageResult:
     """An evaluation's result; `around` has floor and ceiling, where they are known."""
-    asked, reward = (
-        _key_to_dict(key, evaluation.task),
-        mean_interval(evaluation.rewards(), evaluation.clusters()),
-    )
-    floor, ceiling = around.get("floor"), around.get("ceiling")
     return StageResult(
-        **asked, rubric=evaluation.rubric, reward=reward, floor=floor, ceiling=ceiling
+        **_key_to_dict(key, evaluation.task),
+        rubric=evaluation.rubric,
+        reward=reward_interval(evaluation),
+        floor=around.get("floor"),
+        ceiling=around.get("ceiling"),
     )
 
 

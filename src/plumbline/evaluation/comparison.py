@@ -25,7 +25,8 @@ from plumbline.evaluation.statistics import (
 )
 from plumbline.evaluation.summary import EARNED, part_means
 from plumbline.records import Evaluation, Judged, clusters_of
-from plumbline.runs.evaluations import EvaluationKey
+from plumbline.runs.evaluations import REFERENCE, EvaluationKey
+from plumbline.runs.record import RunRecord
 
 TRIAL = 30
 """Held-out examples below which a comparison decides nothing."""
@@ -100,6 +101,17 @@ def align_rows(evaluation: Evaluation, other: Evaluation) -> Evaluation | None:
         if rows.keys() >= set(wanted)
         else None
     )
+
+
+def read_references(run: RunRecord, task: str, evaluation: Evaluation) -> dict[str, Evaluation]:
+    """The oracle and the baselines of a run's task on exactly the examples of an evaluation; those
+    that lack one of them are left out."""
+    return {
+        key.mode: found
+        for key in run.evaluation_paths
+        if (key.stage, key.task, key.split) == (REFERENCE, task, evaluation.split)
+        and (found := align_rows(run.read_evaluation(key), evaluation))
+    }
 
 
 def _ids(evaluation: Evaluation) -> set[str]:

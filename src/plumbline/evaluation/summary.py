@@ -56,6 +56,11 @@ def figures(rows: Sequence[Judged], headline: Headline | None) -> dict[str, Inte
     }
 
 
+def reward_interval(evaluation: Evaluation) -> Interval:
+    """The mean reward of an evaluation with its interval."""
+    return mean_interval(evaluation.rewards(), evaluation.clusters())
+
+
 def by_stratum(evaluation: Evaluation) -> dict[str, dict[str, Interval]]:
     """The figures of every stratum; empty where there is only one."""
     names = sorted({row.stratum for row in evaluation.rows})
@@ -123,7 +128,7 @@ def summarise(
         "seed": evaluation.seed,
         "n": len(rows),
         "clusters": len(set(evaluation.clusters() or ())) or len(rows),
-        "reward": asdict(mean_interval(evaluation.rewards(), evaluation.clusters())),
+        "reward": asdict(reward_interval(evaluation)),
         "figures": _intervals_to_dict(figures(rows, evaluation.headline)),
         "readings": {
             name: asdict(mean_interval([row.readings[name] for row in having], clusters_of(having)))

@@ -16,8 +16,8 @@ from plumbline.evaluation.compared_runs import ComparedRun, Lineage, StageResult
 from plumbline.evaluation.comparison import Pairing
 from plumbline.evaluation.statistics import Interval
 from plumbline.recipe import Recipe
-from plumbline.reports import numbers
 from plumbline.reports.charts import Layer, Mark, dot_chart, numbers_of, smoothed_lines, wide_chart
+from plumbline.reports.numbers import format_duration, format_fixed, is_finite
 from plumbline.reports.tables import Cell, Column, Row, Table
 from plumbline.reports.templating import ChartFigure, render_page, render_section
 from plumbline.runs.lineage import changes_text
@@ -82,7 +82,7 @@ def _run_cells(member: ComparedRun) -> tuple[Cell, ...]:
         "↳\u00a0" * min(member.depth, 3) + member.name,
         str(member.origin) if member.origin else None,
         f"{run.started:%Y-%m-%d %H:%M}" if run.started else None,
-        numbers.format_duration(run.seconds) if run.seconds else None,
+        format_duration(run.seconds) if run.seconds else None,
         ", ".join(steps) or None,
         "; ".join([status + control, *member.problems]),
         f"{changes_text(member.changes, FEW)} (than {member.against})" if member.against else None,
@@ -277,7 +277,7 @@ def _figure(title: str, rubric: str, runs: dict[str, list[StageResult]]) -> Char
     ]
     every = [one for results in runs.values() for one in results]
     label = f"{title}: reward by run; " + ", ".join(
-        f"{name} {numbers.format_fixed(one.reward.mean)} {one.mode}"
+        f"{name} {format_fixed(one.reward.mean)} {one.mode}"
         for name, results in runs.items()
         for one in results
     )
@@ -353,7 +353,7 @@ def seeds_terminal(summed: Outcomes) -> Terminal:
     for row in table.rows:
         *cells, change, n, _ = row.cells
         assert isinstance(change, Interval)
-        said = f"{change:+.3f}" if numbers.is_finite(change.low) else f"{change.mean:+.3f}"
+        said = f"{change:+.3f}" if is_finite(change.low) else f"{change.mean:+.3f}"
         rows.append(Row((*cells, said, n), row.style))
     title = (
         "over seeds: the mean of their differences, with Student's interval, each 95 %; below it "
@@ -433,7 +433,7 @@ def _seed_figures(runs: Sequence[tuple[str, int, RunRecord]]) -> list[ChartFigur
                 if rows := [row for row in run.rows("rl") if row.get(key) is not None]:
                     steps, values = (numbers_of(row[one] for row in rows) for one in ("step", key))
                     layers += smoothed_lines(steps, values, SEEDS[at % len(SEEDS)], f"seed {seed}")
-                    ends.append(f"seed {seed} {numbers.format_fixed(float(values[-1]))}")
+                    ends.append(f"seed {seed} {format_fixed(float(values[-1]))}")
             if layers:
                 title = ", ".join(filter(None, ("Reward", label, task)))
                 chart, narrow = wide_chart(layers, f"{title} {what}; at the end {', '.join(ends)}")

@@ -31,8 +31,16 @@ from plumbline.evaluation.summary import (
 )
 from plumbline.policies.options import PretrainedModel
 from plumbline.records import Evaluation, Judged
-from plumbline.reports import charts, numbers
+from plumbline.reports import charts
 from plumbline.reports.charts import Layer, Mark, Values
+from plumbline.reports.numbers import (
+    format_count,
+    format_duration,
+    format_fixed,
+    format_interval,
+    format_metric,
+    format_signed,
+)
 from plumbline.reports.tables import Column, Table
 from plumbline.reports.templating import ChartFigure, clip_html, typeset_minus
 from plumbline.reports.view import RunView, stage_name
@@ -65,8 +73,8 @@ def progress_text(view: RunView) -> str:
         return "This run is not finished: no step has been recorded yet."
     recipe, (stage, rows) = view.run.recipe, list(view.metrics.items())[-1]
     trained = {"rl": recipe.rl, "sft": recipe.sft}.get(stage, recipe.model.tiny)
-    of = f" of {numbers.format_count(trained.steps)}" if trained and trained.steps else ""
-    step = numbers.format_count(max(row["step"] for row in rows))
+    of = f" of {format_count(trained.steps)}" if trained and trained.steps else ""
+    step = format_count(max(row["step"] for row in rows))
     return f"This run is not finished: its last recorded step is {stage_name(stage)} {step}{of}."
 
 
@@ -121,8 +129,8 @@ def reward_rows(view: RunView, split: str) -> ChartFigure:
         readings = view.summary(key)["readings"]
         if second is not None and second in readings:
             marks.append(Mark(Interval(**readings[second]), f"{second} reading", "c2", "hollow"))
-        rows.append((label, marks, numbers.format_fixed(reward.mean)))
-        said.append(f"{label} {numbers.format_interval(reward)}")
+        rows.append((label, marks, format_fixed(reward.mean)))
+        said.append(f"{label} {format_interval(reward)}")
     references = {
         key.mode: view.reward(view.evaluations[key]) for key in view.reference_keys(split)
     }
@@ -138,7 +146,7 @@ def reward_rows(view: RunView, split: str) -> ChartFigure:
     return ChartFigure(
         title=f"Reward on {split}",
         chart=charts.dot_chart(rows, label=label, references=lines),
-        about=f"n = {', '.join(map(numbers.format_count, counts))}; bars are intervals of 95 % each.",
+        about=f"n = {', '.join(map(format_count, counts))}; bars are intervals of 95 % each.",
         keys=(*keyed, *([("c2", "hollow", f"{second} reading")] if second else [])),
     )
 
@@ -226,15 +234,13 @@ def _reward(view: RunView, rows: Rows) -> ChartFigure:
         bounds = view.bounds(points[-1][1])
         if bounds.oracle is not None:
             layers.append(
-                charts.Level(
-                    bounds.oracle.mean, f"oracle {numbers.format_fixed(bounds.oracle.mean)}"
-                )
+                charts.Level(bounds.oracle.mean, f"oracle {format_fixed(bounds.oracle.mean)}")
             )
         if bounds.floor is not None:
             layers.append(
                 charts.Level(
                     bounds.floor[1].mean,
-                    f"best baseline {numbers.format_fixed(bounds.floor[1].mean)}",
+                    f"best baseline {format_fixed(bounds.floor[1].mean)}",
                 )
             )
     layers += charts.smoothed_lines(steps, values, "c1", "train", band=True) if len(steps) else ()
@@ -356,7 +362,9 @@ def _ends_note(rows: Rows) -> str:
         if len(rows) <= SMALL_POINTS
         else f"{SMALL_POINTS} of the steps, evenly spread"
     )
-    return f"Beside each name: {ends}. Dots are {dots}, {drawn}; n = {numbers.format_count(len(rows))} steps."
+    return (
+        f"Beside each name: {ends}. Dots are {dots}, {drawn}; n = {format_count(len(rows))} steps."
+    )
 
 
 def _describe_ends(values: Values) -> str:
@@ -366,8 +374,8 @@ def _describe_ends(values: Values) -> str:
         return ""
     few = min(_end_length(len(values)), len(finite))
     return (
-        f"{numbers.format_metric(float(finite[:few].mean()))} → "
-        f"{numbers.format_metric(float(finite[-few:].mean()))}"
+        f"{format_metric(float(finite[:few].mean()))} → "
+        f"{format_metric(float(finite[-few:].mean()))}"
     )
 
 
@@ -409,14 +417,12 @@ def _reading_sentence(stage: str, evaluation: Evaluation) -> str:
     if not has_both(evaluation):
         return f"{stage}: this task does not record a strict and a lenient reading."
     lost = count_rescued(evaluation.rows, evaluation.form)
-    n = numbers.format_count(lost.n)
+    n = format_count(lost.n)
     if not lost.earning:
         return f"{stage}: strict parsing scores none of {n} answers as 0 that earns something."
-    right = (
-        f"; {numbers.format_count(lost.right)} of them are right" if lost.right is not None else ""
-    )
+    right = f"; {format_count(lost.right)} of them are right" if lost.right is not None else ""
     return (
-        f"{stage}: strict parsing scores {numbers.format_count(lost.earning)} of {n} answers as 0 "
+        f"{stage}: strict parsing scores {format_count(lost.earning)} of {n} answers as 0 "
         "although they "
         f"earn something read leniently{right}."
     )
@@ -431,13 +437,11 @@ def lost_by_strict_parsing(view: RunView) -> tuple[str, str] | None:
     counts = [count_rescued(evaluation.rows, evaluation.form) for evaluation in evaluations]
     if not any(one.earning for one in counts):
         return None
-    under = (
-        f"of {numbers.format_count(counts[-1].n)} answers earn something leniently and 0 strictly"
-    )
-    right = [numbers.format_count(one.right) for one in counts if one.right is not None]
+    under = f"of {format_count(counts[-1].n)} answers earn something leniently and 0 strictly"
+    right = [format_count(one.right) for one in counts if one.right is not None]
     if len(right) == len(counts):
         under += f"; right ones among them: {' → '.join(right)}"
-    return " → ".join(numbers.format_count(one.earning) for one in counts), under
+    return " → ".join(format_count(one.earning) for one in counts), under
 
 
 # -- parts, strata and kinds -----------------------------------------------------------------------
@@ -450,11 +454,11 @@ def form_sentence(compared: Comparison | None) -> str:
         return ""
     total, rest = compared.reward.paired.difference, len(compared.pairs) - share.changed
     return (
-        f"Of the mean difference of {numbers.format_signed(total.mean)}, "
-        f"{numbers.format_signed(share.from_changed)} comes from the "
-        f"{numbers.format_count(share.changed)} answers whose format parts changed and "
-        f"{numbers.format_signed(share.from_rest)} from "
-        f"the {numbers.format_count(rest)} whose format stayed as it was."
+        f"Of the mean difference of {format_signed(total.mean)}, "
+        f"{format_signed(share.from_changed)} comes from the "
+        f"{format_count(share.changed)} answers whose format parts changed and "
+        f"{format_signed(share.from_rest)} from "
+        f"the {format_count(rest)} whose format stayed as it was."
     )
 
 
@@ -474,11 +478,9 @@ def changes_figure(
     for change in changed:
         name = change.name.removeprefix(prefix) or "(none)"
         marks = (Mark(change.before, before, "c2", "hollow"), Mark(change.after, after, "c1"))
-        rows.append(
-            (name, marks, typeset_minus(numbers.format_signed(change.paired.difference.mean)))
-        )
+        rows.append((name, marks, typeset_minus(format_signed(change.paired.difference.mean))))
         said.append(
-            f"{name} {numbers.format_fixed(change.before.mean)} to {numbers.format_fixed(change.after.mean)}"
+            f"{name} {format_fixed(change.before.mean)} to {format_fixed(change.after.mean)}"
         )
     return ChartFigure(
         title=title,
@@ -687,8 +689,7 @@ def seconds_figure(view: RunView) -> ChartFigure:
         (
             f"{stage_name(stage)}, {work}",
             seconds,
-            numbers.format_duration(seconds)
-            + (f" · {seconds / total * 100:.0f} %" if total else ""),
+            format_duration(seconds) + (f" · {seconds / total * 100:.0f} %" if total else ""),
         )
         for (stage, work), seconds in view.seconds.items()
     ]
@@ -702,22 +703,22 @@ def seconds_figure(view: RunView) -> ChartFigure:
 
 def token_facts(view: RunView) -> Facts:
     """Counts of what was generated and trained on, and the speed where both are known."""
-    found = [("Training, recorded", numbers.format_duration(sum(view.seconds.values())))]
+    found = [("Training, recorded", format_duration(sum(view.seconds.values())))]
     drawn = [int(row["tokens"]) for row in view.samples if isinstance(row.get("tokens"), int)]
     if drawn:
         found.append(
             (
                 "RL rollouts",
-                f"{numbers.format_count(len(drawn))} with {numbers.format_count(sum(drawn))} tokens",
+                f"{format_count(len(drawn))} with {format_count(sum(drawn))} tokens",
             )
         )
-        found.append(("Mean length", f"{numbers.format_fixed(sum(drawn) / len(drawn), 1)} tokens"))
+        found.append(("Mean length", f"{format_fixed(sum(drawn) / len(drawn), 1)} tokens"))
         seconds = view.seconds.get(("rl", "rollouts"), 0.0)
         if seconds > 0:
             found.append(
                 (
                     "Sampling speed",
-                    f"{numbers.format_count(round(sum(drawn) / seconds))} tokens a second",
+                    f"{format_count(round(sum(drawn) / seconds))} tokens a second",
                 )
             )
     peaks: dict[str, float] = {}
@@ -727,7 +728,7 @@ def token_facts(view: RunView) -> Facts:
         ]:
             peaks[stage] = max(used)
     found += [
-        (f"{stage_name(stage)}, peak memory", f"{numbers.format_fixed(peak, 2)} GB")
+        (f"{stage_name(stage)}, peak memory", f"{format_fixed(peak, 2)} GB")
         for stage, peak in peaks.items()
     ]
     for stage, rows in view.metrics.items():
@@ -736,7 +737,7 @@ def token_facts(view: RunView) -> Facts:
             found.append(
                 (
                     f"{stage_name(stage)} tokens",
-                    f"{numbers.format_count(int(sum(shown)))} in {len(shown)} steps",
+                    f"{format_count(int(sum(shown)))} in {len(shown)} steps",
                 )
             )
     return found
@@ -784,7 +785,7 @@ def identity_facts(view: RunView) -> Facts:
 
 
 def _budget(seconds: float | None) -> str:
-    return "" if seconds is None else f" or {numbers.format_duration(seconds)} of processor time"
+    return "" if seconds is None else f" or {format_duration(seconds)} of processor time"
 
 
 def _learning_rate(view: RunView, stage: str, rate: float) -> str:

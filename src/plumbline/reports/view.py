@@ -21,13 +21,13 @@ from plumbline.checks.diagnosis.watch import RuleHistory, replay_rules
 from plumbline.errors import IncomparableError
 from plumbline.evaluation.comparison import (
     Comparison,
-    align_rows,
     compare_stages,
+    read_references,
     restrict_to_examples,
 )
 from plumbline.evaluation.evaluate import ORACLE
-from plumbline.evaluation.statistics import Interval, mean_interval
-from plumbline.evaluation.summary import summarise
+from plumbline.evaluation.statistics import Interval
+from plumbline.evaluation.summary import reward_interval, summarise
 from plumbline.records import Evaluation, Example, Headline
 from plumbline.runs.evaluations import INDEX, REFERENCE, EvaluationKey, Replay, read_replays
 from plumbline.runs.record import STAGES, RunRecord, order_stages
@@ -226,26 +226,16 @@ class RunView:
         """`summarise` of an evaluation, with floor, ceiling and skill where references stand beside
         it."""
         if key not in self._summaries:
-            evaluation = self.evaluations[key]
-            beside = {} if key.stage == REFERENCE else self._references(evaluation)
-            self._summaries[key] = summarise(evaluation, beside or None)
+            beside = {} if key.stage == REFERENCE else self._references(self.evaluations[key])
+            self._summaries[key] = summarise(self.evaluations[key], beside or None)
         return self._summaries[key]
 
     def _references(self, evaluation: Evaluation) -> dict[str, Evaluation]:
-        """The references on exactly the examples of an evaluation; those that lack one of them are
-        left out."""
-        return {
-            key.mode: found
-            for key, reference in self.evaluations.items()
-            if key.stage == REFERENCE
-            and key.split == evaluation.split
-            and (found := align_rows(reference, evaluation))
-        }
+        return read_references(self.run, self.task, evaluation)
 
     def bounds(self, evaluation: Evaluation) -> Bounds:
         """Floor and ceiling on the examples of an evaluation."""
-        found = self._references(evaluation)
-        means = {name: mean_interval(one.rewards(), one.clusters()) for name, one in found.items()}
+        means = {name: reward_interval(one) for name, one in self._references(evaluation).items()}
         oracle = means.pop(ORACLE, None)
         return Bounds(max(means.items(), key=lambda item: item[1].mean) if means else None, oracle)
 
@@ -269,9 +259,7 @@ class RunView:
     def reward(self, evaluation: Evaluation) -> Interval:
         """The mean reward with its interval, computed once for every evaluation."""
         if id(evaluation) not in self._rewards:
-            self._rewards[id(evaluation)] = mean_interval(
-                evaluation.rewards(), evaluation.clusters()
-            )
+            self._rewards[id(evaluation)] = reward_interval(evaluation)
         return self._rewards[id(evaluation)]
 
     # -- comparisons -------------------------------------------------------------------------------

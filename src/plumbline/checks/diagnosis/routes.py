@@ -19,7 +19,8 @@ import yaml
 
 from plumbline.errors import RunError
 from plumbline.evaluation.comparison import compare
-from plumbline.evaluation.statistics import Interval, mean_interval
+from plumbline.evaluation.statistics import Interval
+from plumbline.evaluation.summary import reward_interval
 from plumbline.records import Evaluation
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.record import STAGES, RunRecord
@@ -158,7 +159,7 @@ def _choose_model(found: Mapping[str, Evaluation]) -> Route:
 def _compare_candidate(
     model: str, evaluation: Evaluation, best: Evaluation | None
 ) -> RouteCandidate:
-    mean = mean_interval(evaluation.rewards(), evaluation.clusters())
+    mean = reward_interval(evaluation)
     behind = None
     if best is not None:
         behind = compare(best, evaluation).difference
