@@ -13,7 +13,7 @@ from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.statistics import Clusters, Interval, pooled_interval, t_interval
 from plumbline.records import Evaluation, Judged
 from plumbline.reports.charts import WIDE, Points, line_chart
-from plumbline.reports.tables import Column, Row, Table
+from plumbline.reports.table_formats import Column, Row, Table
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey
 from plumbline.runs.record import RunRecord
 from plumbline.storage import read_object, write_text

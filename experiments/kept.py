@@ -24,7 +24,7 @@ from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.statistics import Interval
 from plumbline.recipe import load_recipe
 from plumbline.records import Evaluation
-from plumbline.reports.tables import Column, Row, Table
+from plumbline.reports.table_formats import Column, Row, Table
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey
 from plumbline.runs.lineage import changes_beside_seed
 from plumbline.runs.record import RunRecord

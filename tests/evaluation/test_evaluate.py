@@ -8,7 +8,6 @@ import pytest
 
 from plumbline.errors import DataError, IncomparableError, TrainingStopped
 from plumbline.evaluation.comparison import compare, describe_fall
-from plumbline.evaluation.completions import evaluate_file
 from plumbline.evaluation.evaluate import (
     Conditions,
     evaluate_completions,
@@ -16,6 +15,7 @@ from plumbline.evaluation.evaluate import (
     evaluate_reference,
     evaluate_references,
 )
+from plumbline.evaluation.score_completions import evaluate_file
 from plumbline.evaluation.summary import summarise
 from plumbline.records import Judged, Sampling, Unjudged
 from plumbline.runs.evaluations import (

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from plumbline.records import Judged, Unjudged
-from plumbline.reports.sections import HEALTH, values_read
+from plumbline.reports.page_sections import HEALTH, values_read
 from plumbline.reports.templating import read_template, render_template
 from plumbline.reports.write import write_report
 from plumbline.runs.evaluations import EvaluationKey, write_evaluation

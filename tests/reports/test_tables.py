@@ -11,8 +11,8 @@ from plumbline.evaluation.summary import count_rescued, summarise
 from plumbline.records import Judged
 from plumbline.reports import build_tables
 from plumbline.reports import templating as page
-from plumbline.reports.numbers import format_interval
-from plumbline.reports.tables import Column, Row, Table
+from plumbline.reports.format_numbers import format_interval
+from plumbline.reports.table_formats import Column, Row, Table
 from plumbline.reports.view import RunView
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.run import Run

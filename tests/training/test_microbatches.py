@@ -19,7 +19,7 @@ from plumbline.policies.autoregressive.packing import pack
 from plumbline.policies.autoregressive.policy import AutoregressivePolicy
 from plumbline.policies.masked.policy import MaskedPolicy
 from plumbline.recipe import parse_recipe
-from plumbline.reports.sections import token_facts
+from plumbline.reports.page_sections import token_facts
 from plumbline.reports.view import RunView
 from plumbline.training import microbatches, pipeline, rl
 from plumbline.training.optimiser import Optimiser

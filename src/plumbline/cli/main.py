@@ -576,7 +576,7 @@ def score(
             SCORED,
         )
     from plumbline.evaluation.command import records_folder
-    from plumbline.evaluation.completions import score_file
+    from plumbline.evaluation.score_completions import score_file
     from plumbline.recipe import task_section
     from plumbline.reports.evaluation_output import detail_tables
     from plumbline.runs.evaluations import is_evaluation, write_evaluation

@@ -179,8 +179,8 @@ def route(
 ) -> None:
     """Say which of some models does each job best, on the same examples, and write the table."""
     from plumbline.checks.diagnosis.decide import render_routes
-    from plumbline.checks.diagnosis.routes import choose_routes as find_routes
-    from plumbline.checks.diagnosis.routes import routes_to_json, write_routes
+    from plumbline.checks.diagnosis.routing_table import choose_routes as find_routes
+    from plumbline.checks.diagnosis.routing_table import routes_to_json, write_routes
     from plumbline.runs.remote import local_run
 
     table = find_routes([*map(local_run, runs)])

@@ -16,7 +16,7 @@ from plumbline.evaluation.summary import (
     reward_reading,
 )
 from plumbline.records import Judged, clusters_of
-from plumbline.reports.tables import Cell, Column, Row, Table, read_interval
+from plumbline.reports.table_formats import Cell, Column, Row, Table, read_interval
 from plumbline.reports.view import RunView, stage_name
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey
 

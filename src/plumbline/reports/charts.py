@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.evaluation.statistics import Interval
-from plumbline.reports.numbers import format_interval, format_metric, is_finite
+from plumbline.reports.format_numbers import format_interval, format_metric, is_finite
 from plumbline.reports.templating import format_coordinate, render_template
 
 Values = NDArray[np.float64]

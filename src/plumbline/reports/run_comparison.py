@@ -17,8 +17,8 @@ from plumbline.evaluation.comparison import Pairing
 from plumbline.evaluation.statistics import Interval
 from plumbline.recipe import Recipe
 from plumbline.reports.charts import Layer, Mark, dot_chart, numbers_of, smoothed_lines, wide_chart
-from plumbline.reports.numbers import format_duration, format_fixed, is_finite
-from plumbline.reports.tables import Cell, Column, Row, Table
+from plumbline.reports.format_numbers import format_duration, format_fixed, is_finite
+from plumbline.reports.table_formats import Cell, Column, Row, Table
 from plumbline.reports.templating import ChartFigure, render_page, render_section
 from plumbline.runs.lineage import changes_text
 from plumbline.runs.record import RunRecord

@@ -13,7 +13,7 @@ from typing import Literal
 from plumbline.errors import IncomparableError
 from plumbline.evaluation.comparison import Comparison, QuantityChange, describe_trial
 from plumbline.evaluation.statistics import count_units_within
-from plumbline.reports.numbers import (
+from plumbline.reports.format_numbers import (
     format_count,
     format_fixed,
     format_interval,

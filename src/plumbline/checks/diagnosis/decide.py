@@ -24,7 +24,7 @@ from plumbline.checks.diagnosis.conditions import (
     judge_condition,
     subtract_estimates,
 )
-from plumbline.checks.diagnosis.routes import RoutingTable
+from plumbline.checks.diagnosis.routing_table import RoutingTable
 from plumbline.checks.diagnosis.watch import RuleHistory
 from plumbline.errors import IncomparableError, RecipeError, RunError
 from plumbline.evaluation.statistics import Interval

@@ -33,7 +33,7 @@ from plumbline.policies.options import PretrainedModel
 from plumbline.records import Evaluation, Judged
 from plumbline.reports import charts
 from plumbline.reports.charts import Layer, Mark, Values
-from plumbline.reports.numbers import (
+from plumbline.reports.format_numbers import (
     format_count,
     format_duration,
     format_fixed,
@@ -41,7 +41,7 @@ from plumbline.reports.numbers import (
     format_metric,
     format_signed,
 )
-from plumbline.reports.tables import Column, Table
+from plumbline.reports.table_formats import Column, Table
 from plumbline.reports.templating import ChartFigure, clip_html, typeset_minus
 from plumbline.reports.view import RunView, stage_name
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, Replay
@@ -672,7 +672,7 @@ def next_facts(view: RunView) -> Facts:
 
 # -- what the run cost and what it was -------------------------------------------------------------
 
-MOST_EVENTS, RECIPE = 40, 16_000
+MOST_EVENTS = 40
 COMMANDS = (
     "# RUN is the run's directory\n"
     "plumbline run RUN/recipe.yaml --out runs/again     # the same recipe, from the start\n"

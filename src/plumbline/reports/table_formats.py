@@ -19,7 +19,7 @@ from rich.text import Text
 from plumbline.errors import make_visible, to_visible_line
 from plumbline.evaluation.statistics import Interval
 from plumbline.reports import templating
-from plumbline.reports.numbers import (
+from plumbline.reports.format_numbers import (
     DASH,
     format_count,
     format_fixed,
