@@ -344,7 +344,7 @@ def test_it_also_says_first_to_last_where_a_stage_lies_in_between(tmp_path):
     said = run_verdict(view)
     assert said.tone == "rise"
     assert "irst to last, " in said.reason
-    assert view.compare_first_to_last(*view.headline).reward.direction == "same"
+    assert view.compare_last(*view.headline, first=0).reward.direction == "same"
     assert (
         "irst to last" not in run_verdict(started(tmp_path / "two", {"sft": SFT, "rl": RL})).reason
     )
@@ -415,7 +415,7 @@ def test_different_examples_are_not_compared(tmp_path):
         EvaluationKey("rl", "test", "sampled"), evaluation("rl", "test", "sampled", RL, 40, 1)
     )
     again = RunView(run.record())
-    assert isinstance(again.compare_last_two("test", "greedy"), IncomparableError)
+    assert isinstance(again.compare_last("test", "greedy"), IncomparableError)
     said = run_verdict(again)
     assert said.tone == "none"
     assert "40 examples of 59 and 40." in said.sentence

@@ -12,7 +12,6 @@ from plumbline.errors import DataError, IncomparableError, PlumblineError
 from plumbline.evaluation.comparison import (
     Pairing,
     adjust_pairings,
-    name_of,
     pair_evaluations,
     pairing_to_dict,
     read_references,
@@ -220,7 +219,7 @@ def _result(evaluation: Evaluation, key: EvaluationKey, around: Mapping[str, Any
 
 def _key_to_dict(key: EvaluationKey, task: str) -> dict[str, Any]:
     named = {"split": key.split, "mode": key.mode, "stage": key.stage}
-    return {"asked": name_of(key), "task": key.task or task, **named}
+    return {"asked": key.asked, "task": key.task or task, **named}
 
 
 def _pairings(
@@ -234,14 +233,14 @@ def _pairings(
 
     A run evaluates what it begins from under its own conditions, so that is comparable in any case.
     """
-    mine = {name_of(key): key for key in run.finals if key in asked}
+    mine = {key.asked: key for key in run.finals if key in asked}
     if run.starts and (earlier is None or earlier.name == origin.run or not earlier.finals):
         other, name, keys = run, f"its start, {origin}", run.starts
     elif earlier is not None:
         other, name, keys = earlier, earlier.name, earlier.finals
     else:
         return []
-    theirs = {name_of(key): key for key in keys if key in asked}
+    theirs = {key.asked: key for key in keys if key in asked}
     found = []
     for what, key in mine.items():
         try:
@@ -369,7 +368,7 @@ def find_evaluations(path: Path, run: RunRecord | None) -> Evaluations:
         return {"": (EvaluationKey(one.source, one.split, mode), one)}
     if not run.evaluation_paths or not run.finals:
         raise DataError(f"{path} has no evaluation yet", "let the run finish a stage")
-    return {name_of(key): (key, run.read_evaluation(key)) for key in run.finals}
+    return {key.asked: (key, run.read_evaluation(key)) for key in run.finals}
 
 
 def _pair_shared(

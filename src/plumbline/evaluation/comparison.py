@@ -25,7 +25,7 @@ from plumbline.evaluation.statistics import (
 )
 from plumbline.evaluation.summary import EARNED, part_means
 from plumbline.records import Evaluation, Judged, clusters_of
-from plumbline.runs.evaluations import REFERENCE, EvaluationKey
+from plumbline.runs.evaluations import REFERENCE
 from plumbline.runs.record import RunRecord
 
 TRIAL = 30
@@ -406,11 +406,6 @@ class Pairing:
         return "same" if self.paired is None else self.paired.direction
 
 
-def name_of(key: EvaluationKey) -> str:
-    """What a pairing calls an evaluation of a run: task, split and mode."""
-    return f"{key.task} {key.split} {key.mode}".strip()
-
-
 def pair_evaluations(
     run: str, against: str, asked: str, before: Evaluation, after: Evaluation, remark: str = ""
 ) -> Pairing:
@@ -423,15 +418,14 @@ def pair_evaluations(
         if sampling.get(key, old) != old
     ]
     remarks = [remark, f"drawn otherwise: {', '.join(drawn)}" if drawn else ""]
-    pairing = Pairing(
-        run=run, against=against, asked=asked, remark="; ".join(filter(None, remarks))
-    )
+    paired = error = None
     try:
-        change = compare(replace(before, source=against), replace(after, source=run))
-        remarks += [describe_trial(change.difference.n)]
-        return replace(pairing, paired=change, remark="; ".join(filter(None, remarks)))
-    except IncomparableError as error:
-        return replace(pairing, error=error)
+        paired = compare(replace(before, source=against), replace(after, source=run))
+        remarks.append(describe_trial(paired.difference.n))
+    except IncomparableError as found:
+        error = found
+    remark = "; ".join(filter(None, remarks))
+    return Pairing(run=run, against=against, asked=asked, paired=paired, error=error, remark=remark)
 
 
 def adjust_pairings(pairings: Sequence[Pairing]) -> tuple[Pairing, ...]:

@@ -38,7 +38,7 @@ def all_tables(view: RunView) -> list[Table]:
     watched = [watch_table(view)] if view.watch_outcomes else []
     if view.tasks:
         return [tasks_table(view), *watched, timings_table(view)]
-    comparisons = view.compare_on_each_split(view.compare_last_two)
+    comparisons = view.compare_on_each_split()
     tables = [
         stages_table(view, view.splits),
         differences_table(view, view.splits),

@@ -141,7 +141,7 @@ def run_verdict(view: RunView) -> Verdict:
         what = "No stage has been evaluated yet" if not view.finished else "No stage was evaluated"
         return Verdict(f"{prefix}{what}, so nothing can be said about the reward.", "", missing)
     split, mode = view.headline
-    found = view.compare_last_two(split, mode)
+    found = view.compare_last(split, mode)
     if found is None:
         (stage,) = view.evaluated_stages(split, mode)
         evaluation = view.evaluations[EvaluationKey(stage, split, mode)]
@@ -164,7 +164,7 @@ def run_verdict(view: RunView) -> Verdict:
     )
     beside = view.compare(split, other, found.before, found.after) if other else None
     evaluation = view.evaluations[EvaluationKey(found.after, split, mode)]
-    whole = view.compare_first_to_last(split, mode)
+    whole = view.compare_last(split, mode, first=0)
     is_control = view.negative_control and found.after == "rl"
     result = stage_verdict(
         found,

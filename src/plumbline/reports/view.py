@@ -4,7 +4,7 @@ metrics, events.
 Nothing here is rendered, and nothing is computed that `evaluation.summary` does not define.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -66,7 +66,6 @@ class RunView:
     whole: "RunView | None" = None
     """The run that this is one task of."""
     _summaries: dict[EvaluationKey, dict[str, Any]] = field(default_factory=dict)
-    _rewards: dict[int, Interval] = field(default_factory=dict)
     _compared: dict[tuple[str, ...], Comparison | IncomparableError] = field(default_factory=dict)
 
     @cached_property
@@ -257,10 +256,8 @@ class RunView:
         return {name: sorted(series[name], key=lambda point: point[0]) for name in order}
 
     def reward(self, evaluation: Evaluation) -> Interval:
-        """The mean reward with its interval, computed once for every evaluation."""
-        if id(evaluation) not in self._rewards:
-            self._rewards[id(evaluation)] = reward_interval(evaluation)
-        return self._rewards[id(evaluation)]
+        """The mean reward with its interval."""
+        return reward_interval(evaluation)
 
     # -- comparisons -------------------------------------------------------------------------------
 
@@ -277,19 +274,17 @@ class RunView:
             self._compared[name] = compare_stages(split, mode, (before, first), (after, second))
         return self._compared[name]
 
-    def compare_first_to_last(self, split: str, mode: str) -> Comparison | IncomparableError | None:
-        """The last stage against the first: what all of the training did."""
-        stages = self.evaluated_stages(split, mode)
-        return self.compare(split, mode, stages[0], stages[-1]) if len(stages) > 1 else None
-
     def evaluated_stages(self, split: str, mode: str) -> list[str]:
         """The stages that were evaluated on a split in a mode."""
         return [stage for stage in self.stages if self.final(stage, split, mode) is not None]
 
-    def compare_last_two(self, split: str, mode: str) -> Comparison | IncomparableError | None:
-        """The last stage against the one before."""
+    def compare_last(
+        self, split: str, mode: str, first: int = -2
+    ) -> Comparison | IncomparableError | None:
+        """The last stage against the one before; against the first (`first=0`) it is what all of
+        the training did."""
         stages = self.evaluated_stages(split, mode)
-        return self.compare(split, mode, stages[-2], stages[-1]) if len(stages) > 1 else None
+        return self.compare(split, mode, stages[first], stages[-1]) if len(stages) > 1 else None
 
     @cached_property
     def headline(self) -> tuple[str, str] | None:
@@ -306,7 +301,7 @@ class RunView:
 
     def headline_comparison(self) -> Comparison | None:
         """The comparison that the verdict speaks of, if there is one."""
-        found = self.compare_last_two(*self.headline) if self.headline else None
+        found = self.compare_last(*self.headline) if self.headline else None
         return found if isinstance(found, Comparison) else None
 
     @cached_property
@@ -319,18 +314,16 @@ class RunView:
             else []
         )
 
-    def compare_on_each_split(
-        self, compare: Callable[[str, str], Comparison | IncomparableError | None]
-    ) -> list[Comparison]:
-        """What `compare` (`compare_last_two`, `compare_first_to_last`) finds on every split, decoded as the
-        verdict's answers were."""
+    def compare_on_each_split(self, first: int = -2) -> list[Comparison]:
+        """What `compare_last` finds on every split, decoded as the verdict's answers were."""
         mode = self.headline[1] if self.headline else "greedy"
-        return [one for split in self.splits if isinstance(one := compare(split, mode), Comparison)]
+        found = (self.compare_last(split, mode, first) for split in self.splits)
+        return [one for one in found if isinstance(one, Comparison)]
 
     @cached_property
     def rises(self) -> list[Comparison]:
         """The first stage against the last on every split."""
-        return self.compare_on_each_split(self.compare_first_to_last)
+        return self.compare_on_each_split(first=0)
 
     @property
     def has_breakdown(self) -> bool:

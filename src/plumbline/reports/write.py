@@ -150,7 +150,7 @@ def _curve(view: RunView) -> Text | None:
 def _answers(view: RunView) -> Table | None:
     """Held-out answers of the first evaluated stage and of the last, chosen by
     `comparison.select_examples`."""
-    compared = view.compare_first_to_last(*view.headline) if view.headline else None
+    compared = view.compare_last(*view.headline, first=0) if view.headline else None
     if not isinstance(compared, Comparison):
         return None
     before, after = stage_name(compared.before), stage_name(compared.after)
