@@ -19,7 +19,7 @@ from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.statistics import Interval, mean_interval, pooled_interval
 from plumbline.records import Evaluation
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey
-from plumbline.runs.run import Run
+from plumbline.runs.record import RunRecord
 
 SPLIT = "test"
 MODES = ("greedy", "sampled")
@@ -43,7 +43,7 @@ def change(before: Evaluation | None, after: Evaluation | None) -> str:
 
 def rows(folder: Path) -> list[list[str]]:
     """A row a job and mode: what each stage earned, and what the last one changed."""
-    run = Run.read(folder)
+    run = RunRecord.read(folder)
     found = run.evaluations()
     modes = sorted({key.mode for key in found if key.stage != REFERENCE and key.step is None})
     table = []
@@ -76,7 +76,7 @@ def rows(folder: Path) -> list[list[str]]:
     return table
 
 
-def changes(run: Run, mode: str) -> dict[str, NDArray[np.float64]]:
+def changes(run: RunRecord, mode: str) -> dict[str, NDArray[np.float64]]:
     """What RL changed at each example [n] of each job's test split, against the model that it began
     with."""
     found = run.evaluations()
@@ -93,7 +93,7 @@ def changes(run: Run, mode: str) -> dict[str, NDArray[np.float64]]:
     return {job: after.rewards() - before.rewards() for job, (before, after) in pairs.items()}
 
 
-def over_all(run: Run) -> list[str]:
+def over_all(run: RunRecord) -> list[str]:
     """A row: what RL changed over all jobs' examples, and what its steps say."""
     steps = run.rows("rl")
 
@@ -115,7 +115,7 @@ def over_all(run: Run) -> list[str]:
     ]
 
 
-def over_seeds(runs: list[Run]) -> list[list[str]]:
+def over_seeds(runs: list[RunRecord]) -> list[list[str]]:
     """A row a job, and one for all of them: the mean over runs that differ in their seed, over
     examples and seeds."""
     each = {mode: [changes(run, mode) for run in runs] for mode in MODES}
@@ -159,13 +159,13 @@ def main() -> None:
     )
     print("|---|---|---|---|---|---|---|")
     for folder in options.runs:
-        print(f"| {' | '.join(over_all(Run.read(folder)))} |")
+        print(f"| {' | '.join(over_all(RunRecord.read(folder)))} |")
     if options.seeds:
         print(
             f"\n| job | greedy, mean of {len(options.seeds)} seeds | each | sampled | each "
             "|\n|---|---|---|---|---|"
         )
-        for row in over_seeds([Run.read(folder) for folder in options.seeds]):
+        for row in over_seeds([RunRecord.read(folder) for folder in options.seeds]):
             print(f"| {' | '.join(row)} |")
 
 

@@ -40,7 +40,7 @@ from plumbline.recipe import Recipe, load_recipe
 from plumbline.records import Example, Trajectory
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation, write_evaluation
 from plumbline.runs.observers import LiveView
-from plumbline.runs.run import Run
+from plumbline.runs.record import RunRecord
 from plumbline.seeds import derive
 from plumbline.storage import read_object, write_json
 from plumbline.tasks import open_task
@@ -172,7 +172,9 @@ def start_recipe(task: str, start: Mapping[str, Any], seed: int, plan: Plan) -> 
     return load_recipe(RECIPES / f"{task}{start['recipe']}.yaml", [*plan.but("rl."), *written(own)])
 
 
-def arm_recipe(task: str, known: Mapping[str, Any], name: str, start: Run, plan: Plan) -> Recipe:
+def arm_recipe(
+    task: str, known: Mapping[str, Any], name: str, start: RunRecord, plan: Plan
+) -> Recipe:
     """GRPO alone, from a start's model."""
     arm, places = known["arms"][name], start.recipe.sampling.max_tokens
     begun = known["starts"][arm["start"]]
@@ -200,7 +202,7 @@ def written(values: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def train(recipe: Recipe, folder: Path, plan: Plan) -> Run:
+def train(recipe: Recipe, folder: Path, plan: Plan) -> RunRecord:
     """A finished run of a recipe; taken as it is where it is there, gone on with where it was
     stopped.
 
@@ -208,7 +210,7 @@ def train(recipe: Recipe, folder: Path, plan: Plan) -> Run:
         PlumblineError: the folder holds a run of another recipe, or the run fails.
     """
     if (folder / "recipe.yaml").is_file():
-        run = Run.read(folder)
+        run = RunRecord.read(folder)
         if run.recipe.identity() != recipe.identity():
             raise PlumblineError(
                 f"{folder} holds a run of other settings (seconds, --set or --model)",
@@ -236,7 +238,7 @@ def train(recipe: Recipe, folder: Path, plan: Plan) -> Run:
 
 
 def evaluate(
-    run: Run, stage: str, splits: Sequence[str], plan: Plan, by: Recipe, suffix: str = ""
+    run: RunRecord, stage: str, splits: Sequence[str], plan: Plan, by: Recipe, suffix: str = ""
 ) -> None:
     """Evaluate a stage's model greedily and as it was trained to sample, with the references
     beside.
@@ -287,7 +289,7 @@ def evaluate(
             )
 
 
-def place(run: Run, key: EvaluationKey) -> Path:
+def place(run: RunRecord, key: EvaluationKey) -> Path:
     (run.folder / "evaluations").mkdir(exist_ok=True)
     return run.folder / "evaluations" / f"{key}.json"
 

@@ -13,9 +13,9 @@ from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.statistics import Clusters, Interval, pooled_interval, t_interval
 from plumbline.records import Evaluation, Judged
 from plumbline.reports.charts import WIDE, Points, line_chart
-from plumbline.reports.tables import Column, Row, Table
+from plumbline.reports.table_formats import Column, Row, Table
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey
-from plumbline.runs.run import Run
+from plumbline.runs.record import RunRecord
 from plumbline.storage import read_object, write_text
 
 BLOCK = 100
@@ -33,7 +33,7 @@ REWARD = ("reward", lambda row: row.reward)
 MODE_TITLES = {"": "", "-by-start": ", sampled as its start"}
 """By which sampling distribution an arm was evaluated, where it has one of its own: the modes'
 suffix, and how the tables say it."""
-Runs = Mapping[int, Run]
+Runs = Mapping[int, RunRecord]
 """By seed."""
 
 
@@ -74,11 +74,11 @@ def write_tables(runs: Path, known: Mapping[str, Any], out: Path) -> list[Path]:
     return [*files]
 
 
-def finished(runs: Path, name: str) -> dict[int, Run]:
+def finished(runs: Path, name: str) -> dict[int, RunRecord]:
     """The finished runs of an arm, by seed."""
     folders = {int(path.name.rpartition("-seed")[2]): path for path in runs.glob(f"{name}-seed*")}
     found = {
-        seed: Run.read(path)
+        seed: RunRecord.read(path)
         for seed, path in sorted(folders.items())
         if (path / "result.json").is_file()
     }
@@ -189,7 +189,7 @@ def share(values: Mapping[int, Sequence[float]], clusters: Clusters = None) -> I
     return found and replace(found, low=max(0.0, found.low), high=min(1.0, found.high))
 
 
-def best_and_oracle(run: Run, split: str) -> list[tuple[str, Evaluation]]:
+def best_and_oracle(run: RunRecord, split: str) -> list[tuple[str, Evaluation]]:
     """Floor and ceiling."""
     there = {
         key.mode: one
@@ -262,7 +262,7 @@ def measured(runs: Runs, key: str, value: Callable[[Mapping[str, Any]], float]) 
 # -- a long run ------------------------------------------------------------------------------------
 
 
-def blocks_of(run: Run, name: str) -> list[float]:
+def blocks_of(run: RunRecord, name: str) -> list[float]:
     """A metric's means over blocks of steps."""
     rows = [row for row in run.rows("rl") if row.get("train/reward") is not None]
     parts = [rows[at : at + BLOCK] for at in range(0, len(rows), BLOCK)]
@@ -272,7 +272,7 @@ def blocks_of(run: Run, name: str) -> list[float]:
     ]
 
 
-def evaluated(run: Run) -> dict[int, Mapping[str, Any]]:
+def evaluated(run: RunRecord) -> dict[int, Mapping[str, Any]]:
     return {row["step"]: row for row in run.rows("rl") if row.get("eval/mean_reward") is not None}
 
 

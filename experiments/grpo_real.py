@@ -39,6 +39,7 @@ from plumbline.records import Evaluation
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.metadata import METADATA, ModelMetadata, add_trained_prompts
 from plumbline.runs.observers import LiveView
+from plumbline.runs.record import RunRecord
 from plumbline.runs.run import Run
 from plumbline.storage import read_jsonl, write_json, write_jsonl
 from plumbline.tasks import open_task
@@ -108,7 +109,7 @@ def main() -> None:
         print(best_rule())
     elif options.command == "classes":
         for folder in options.runs:
-            print(named_values(Run.read(Path(folder)), options.key))
+            print(named_values(RunRecord.read(Path(folder)), options.key))
     elif options.command == "collect":
         write_jsonl(ROWS, collect())
     else:
@@ -139,7 +140,7 @@ def share_start(recipe: Recipe, folder: Path) -> None:
         return
     with Run.start(recipe, folder, resume=False):
         for other in sorted(FOLDER.glob(f"*-seed*/evaluations/{name}")):
-            if Run.read(other.parents[1]).recipe.model.name == recipe.model.name:
+            if RunRecord.read(other.parents[1]).recipe.model.name == recipe.model.name:
                 (folder / "evaluations").mkdir(exist_ok=True)
                 (folder / "evaluations" / name).write_bytes(other.read_bytes())
                 return
@@ -491,7 +492,7 @@ def halves(products: Any, copies: int) -> str:
 # -- what answers say ------------------------------------------------------------------------------
 
 
-def named_values(run: Run, key: str) -> str:
+def named_values(run: RunRecord, key: str) -> str:
     """A Markdown table: for each gold value of a key, how often answers name which value, before
     and after RL."""
     recipe = run.recipe
@@ -536,11 +537,13 @@ def collect() -> list[dict[str, Any]]:
     for result in sorted(FOLDER.glob("*-seed*/result.json")):
         name, _, seed = result.parent.name.rpartition("-seed")
         if name in arms:
-            rows[name, int(seed)] = summary(name, arms[name], int(seed), Run.read(result.parent))
+            rows[name, int(seed)] = summary(
+                name, arms[name], int(seed), RunRecord.read(result.parent)
+            )
     return [rows[key] for key in sorted(rows)]
 
 
-def summary(name: str, arm: dict[str, Any], seed: int, run: Run) -> dict[str, Any]:
+def summary(name: str, arm: dict[str, Any], seed: int, run: RunRecord) -> dict[str, Any]:
     rl = run.recipe.rl
     assert rl is not None
     steps = run.rows("rl")

@@ -24,10 +24,10 @@ from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.statistics import Interval
 from plumbline.recipe import load_recipe
 from plumbline.records import Evaluation
-from plumbline.reports.tables import Column, Row, Table
+from plumbline.reports.table_formats import Column, Row, Table
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey
 from plumbline.runs.lineage import changes_beside_seed
-from plumbline.runs.run import Run
+from plumbline.runs.record import RunRecord
 from plumbline.storage import dumps, read_jsonl, write_text
 
 HERE = Path(__file__).parent
@@ -143,7 +143,7 @@ def main() -> None:
     given = parser.parse_args()
     try:
         for folder in given.runs if given.command == "record" else ():
-            run = Run.read(folder)
+            run = RunRecord.read(folder)
             path = REWARDS / f"{run.recipe.each_task[''].name}.jsonl"
             kept = with_run(read_kept(path) if path.is_file() else [], run)
             write_text(path, "".join(dumps(asdict(one)) + "\n" for one in kept))
@@ -173,7 +173,7 @@ def read_kept(path: Path) -> list[Earned]:
     return kept
 
 
-def with_run(kept: Sequence[Earned], run: Run) -> list[Earned]:
+def with_run(kept: Sequence[Earned], run: RunRecord) -> list[Earned]:
     """What is kept, with a run's evaluations in the place of what was kept of the same arm and
     seed.
 
@@ -211,7 +211,7 @@ def with_run(kept: Sequence[Earned], run: Run) -> list[Earned]:
     return [*references.values(), *runs]
 
 
-def refuse_another_recipe(run: Run, arm: str, page: Page) -> None:
+def refuse_another_recipe(run: RunRecord, arm: str, page: Page) -> None:
     """Look whether a run's recipe is its arm's; a stage that it goes without may be another run's.
 
     Raises:

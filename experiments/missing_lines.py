@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 from plumbline.runs.evaluations import EvaluationKey, read_evaluation
-from plumbline.runs.run import Run
+from plumbline.runs.record import RunRecord
 from plumbline.tasks import open_task
 from plumbline_browser.plans.reader import read_step
 
@@ -28,7 +28,7 @@ def field_of(line: str) -> str:
 
 
 def main(folder: str, evaluation: str) -> None:
-    run = Run.read(Path(folder))
+    run = RunRecord.read(Path(folder))
     section, key = run.recipe.each_task[""], EvaluationKey.parse(evaluation)
     task = open_task(section.name, section.options, run.folder / "data")
     gold = {one.id: one.gold or "" for one in task.examples(key.split)}

@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from experiments import four_families
 from experiments.four_families_tables import over_seeds
 from plumbline.recipe import load_recipe
-from plumbline.runs.run import Run
+from plumbline.runs.record import RunRecord
 from plumbline.storage import read_object, write_json
 
 SMALL = (
@@ -81,9 +81,9 @@ def test_arms_are_trained_evaluated_and_put_into_tables(backbone, tmp_path, monk
         four_families.main(words)
     log = runs / "progress.log"
     assert ended.value.code == 0, log.read_text()
-    flow = Run.read(runs / "extraction-flow-seed0")
+    flow = RunRecord.read(runs / "extraction-flow-seed0")
     assert (
-        len(Run.read(runs / "extraction-sft-flow-seed0").rows("sft")),
+        len(RunRecord.read(runs / "extraction-sft-flow-seed0").rows("sft")),
         len(flow.rows("rl")),
     ) == (2, 1)
     measured = read_object(flow.folder / "measured.json")
@@ -169,7 +169,7 @@ def test_a_long_run_is_put_into_a_table_and_a_figure(tmp_path, monkeypatch):
     rows = [line.split(" | ") for line in text.splitlines() if line.startswith(("| 2 |", "| 4 |"))]
     assert [(row[0], len(row)) for row in rows] == [("| 2", 7), ("| 4", 7)]
     held = {
-        seed: {row["step"]: row for row in Run.read(runs / f"long-seed{seed}").rows("rl")}
+        seed: {row["step"]: row for row in RunRecord.read(runs / f"long-seed{seed}").rows("rl")}
         for seed in (0, 1)
     }
     mean = sum(one[4]["eval/mean_reward"] for one in held.values()) / 2

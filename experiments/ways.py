@@ -35,6 +35,7 @@ from plumbline.records import Evaluation
 from plumbline.reports.charts import Scale, spread_labels, ticks
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.observers import LiveView
+from plumbline.runs.record import RunRecord
 from plumbline.runs.run import Run
 from plumbline.storage import read_jsonl, write_jsonl
 from plumbline.tasks import open_task
@@ -192,7 +193,7 @@ def run_arm(options: argparse.Namespace, name: str, seed: int) -> Path:
     row["set"] = options.overrides
     seen = [each for _, each in read_jsonl(options.rows)] if options.rows.is_file() else []
     if not any({key: each[key] for key in row} == row for each in seen):
-        write_jsonl(options.rows, [*seen, row | figures(Run.read(folder), stage)])
+        write_jsonl(options.rows, [*seen, row | figures(RunRecord.read(folder), stage)])
     return folder
 
 
@@ -204,7 +205,7 @@ def share_start(recipe: Any, folder: Path) -> None:
         for mode in ("greedy", "sampled"):
             name = f"{EvaluationKey('base', SPLIT, mode)}.json"
             for other in sorted(FOLDER.glob(f"*/evaluations/{name}")):
-                other_recipe = Run.read(other.parents[1]).recipe
+                other_recipe = RunRecord.read(other.parents[1]).recipe
                 if all(
                     getattr(other_recipe, key) == getattr(recipe, key)
                     for key in ("seed", "task", "sampling")
@@ -317,7 +318,7 @@ def parses(task: str) -> str:
     verifier refuses."""
     lines = ["| evaluation | parses | of these not as asked |", "|---|--:|--:|"]
     for folder in sorted(FOLDER.glob(f"{task}-*")):
-        for key, evaluation in Run.read(folder).evaluations().items():
+        for key, evaluation in RunRecord.read(folder).evaluations().items():
             if key.stage == "reference" or not (
                 valid := [row for row in evaluation.rows if row.readings["parses"]]
             ):

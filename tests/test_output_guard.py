@@ -6,6 +6,7 @@ import pytest
 from plumbline.errors import StorageError
 from plumbline.reports.write import write_report
 from plumbline.runs import output_guard
+from plumbline.runs.record import RunRecord
 from plumbline.runs.run import Run
 from plumbline.storage import write_jsonl
 from tests.bad_files import make_run
@@ -167,7 +168,7 @@ def test_a_report_writes_no_table_behind_a_link(tmp_path):
     (tmp_path / "theirs").mkdir()
     (tmp_path / "run" / "tables").symlink_to(tmp_path / "theirs")
     with pytest.raises(StorageError, match=r"tables .*link .*theirs"):
-        write_report(Run.read(tmp_path / "run"))
+        write_report(RunRecord.read(tmp_path / "run"))
     assert list((tmp_path / "theirs").iterdir()) == []
     assert not (tmp_path / "run" / "report.html").exists()
 

@@ -40,6 +40,7 @@ from plumbline.recipe.schema_docs import (
     section_tables,
 )
 from plumbline.recipe.sections import NO_RESULT
+from plumbline.runs.record import RunRecord
 from plumbline.runs.run import Run
 
 MINIMAL = {"name": "x", "model": {"name": "some-model"}}
@@ -365,10 +366,10 @@ def test_a_run_of_a_family_that_is_not_there_any_more_can_be_read(own, tmp_path)
     with Run.start(recipe, tmp_path / "run", resume=False) as run:
         run.metrics("rl", 1, {})
     with Run.start(recipe, tmp_path / "run", resume=True):
-        assert Run.read(tmp_path / "run").recipe.model_dump() == recipe.model_dump()
+        assert RunRecord.read(tmp_path / "run").recipe.model_dump() == recipe.model_dump()
     (tmp_path / "own_family.py").unlink()
     sys.modules.pop("own_family")
-    read = Run.read(tmp_path / "run").recipe
+    read = RunRecord.read(tmp_path / "run").recipe
     assert list(differences(recipe, read)) == []
     with pytest.raises(RecipeError, match="own_family:"):
         parse_recipe(own)

@@ -10,7 +10,7 @@ import yaml
 
 from plumbline.errors import DataError, RecipeError, TrainingStopped
 from plumbline.evaluation.command import open_task_for
-from plumbline.evaluation.history import compare_paths
+from plumbline.evaluation.compared_runs import compare_paths
 from plumbline.recipe import find_recipe, load_recipe, parse_recipe, task_section
 from plumbline.records import (
     Example,
@@ -273,7 +273,7 @@ def test_the_report_speaks_of_every_task(finished):
 
 
 def test_a_view_of_one_task_has_its_own_records_only(finished):
-    _, words = RunView(finished).tasks
+    _, words = RunView(finished.record()).tasks
     assert {len(found.rows) for key, found in words.evaluations.items() if key.step is None} == {5}
     assert {row["task"] for row in words.samples} == {"words"}
     row = words.metrics["rl"][1]
@@ -540,7 +540,7 @@ def test_the_verdict_names_a_task_that_fell(tmp_path):
                 made = evaluation(stage, "test", "greedy", level, 80, 0)
                 run.evaluation(EvaluationKey(stage, "test", "greedy", task=task), made)
         run.finish({"status": "finished"})
-    said = run_verdict(RunView(run))
+    said = run_verdict(RunView(run.record()))
     assert said.tone == "fall"
     assert said.sentence.startswith("Of 2 tasks words fell, letters rose. ")
     assert "words: GRPO lowered" in said.sentence

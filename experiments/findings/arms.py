@@ -17,8 +17,8 @@ from plumbline.policies.opening import ModelOptions
 from plumbline.recipe import Recipe, load_recipe
 from plumbline.records import Evaluation
 from plumbline.runs.evaluations import EvaluationKey
-from plumbline.runs.record import STAGES
-from plumbline.runs.run import Observer, Run
+from plumbline.runs.record import STAGES, RunRecord
+from plumbline.runs.run import Observer
 from plumbline.tasks import open_task
 from plumbline.training.pipeline import run_recipe
 
@@ -81,7 +81,7 @@ def written(values: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def start(base: Base, family: str, seed: int, folder: Path, over: Mapping[str, Any]) -> Run:
+def start(base: Base, family: str, seed: int, folder: Path, over: Mapping[str, Any]) -> RunRecord:
     """The model that a seed's arms begin with: pretrained and spoilt by SFT, no GRPO yet."""
     return run(
         load_recipe(
@@ -93,7 +93,7 @@ def start(base: Base, family: str, seed: int, folder: Path, over: Mapping[str, A
 
 def arm(
     base: Base, values: Mapping[str, Any], seed: int, folder: Path, over: Mapping[str, Any]
-) -> Run:
+) -> RunRecord:
     """A finished run of an arm; taken as it is where one of the same recipe is there.
 
     Args:
@@ -137,12 +137,12 @@ def arm(
         return run(recipe, folder / f"arm-{recipe.identity()}-{how}")
 
 
-def run(recipe: Recipe, folder: Path) -> Run:
-    if (folder / "result.json").is_file() and Run.read(
+def run(recipe: Recipe, folder: Path) -> RunRecord:
+    if (folder / "result.json").is_file() and RunRecord.read(
         folder
     ).recipe.identity() == recipe.identity():
-        return Run.read(folder)
-    begun = (folder / "recipe.yaml").is_file() and Run.read(
+        return RunRecord.read(folder)
+    begun = (folder / "recipe.yaml").is_file() and RunRecord.read(
         folder
     ).recipe.identity() == recipe.identity()
     return run_recipe(recipe, folder, resume=begun)
@@ -151,7 +151,7 @@ def run(recipe: Recipe, folder: Path) -> Run:
 # -- measures --------------------------------------------------------------------------------------
 
 
-def final(run: Run, mode: str, stage: str | None = None) -> Evaluation:
+def final(run: RunRecord, mode: str, stage: str | None = None) -> Evaluation:
     found = run.evaluations()
     last = stage or [one for one in STAGES if EvaluationKey(one, "test", mode) in found][-1]
     return found[EvaluationKey(last, "test", mode)]
@@ -162,11 +162,11 @@ def of_part(evaluation: Evaluation, part: str) -> float:
     return float(np.mean([row.parts.get(part, row.reward) for row in evaluation.rows]))
 
 
-def steps(run: Run, key: str) -> list[float]:
+def steps(run: RunRecord, key: str) -> list[float]:
     return [float(row[key]) for row in run.rows("rl") if row.get(key) is not None]
 
 
-def on_seen(run: Run) -> float:
+def on_seen(run: RunRecord) -> float:
     """The greedy share right on prompts that the model was trained on."""
     assert run.recipe.task is not None
     task = open_task(run.recipe.task.name, run.recipe.task.options, run.folder / "seen")
@@ -176,7 +176,7 @@ def on_seen(run: Run) -> float:
     return of_part(evaluate_model(model, task, examples, "train", options, Observer()), "share")
 
 
-MEASURES: dict[str, tuple[str, Callable[[Run], float]]] = {
+MEASURES: dict[str, tuple[str, Callable[[RunRecord], float]]] = {
     "greedy": ("greedy", lambda run: of_part(final(run, "greedy"), "share")),
     "sampled": ("sampled", lambda run: of_part(final(run, "sampled"), "share")),
     "exact": ("all right, sampled", lambda run: of_part(final(run, "sampled"), "exact")),
@@ -200,7 +200,7 @@ def last(values: Sequence[float]) -> float:
     return float(np.mean(values[-max(1, len(values) // 10) :]))
 
 
-def curve(run: Run) -> dict[str, list[float]]:
+def curve(run: RunRecord) -> dict[str, list[float]]:
     """What answers in training earn for their content (or in all), as means of equal parts of the
     run."""
     parts = np.array_split(

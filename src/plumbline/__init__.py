@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # `typing` itself takes ten milliseconds
     from plumbline.evaluation.comparison import compare
     from plumbline.recipe import Recipe, load_recipe
     from plumbline.records import Evaluation, Example, Outcome, Score
-    from plumbline.runs.run import Run
+    from plumbline.runs.record import RunRecord
     from plumbline.tasks.task import Task
 
 _HOMES = {
@@ -31,7 +31,7 @@ _HOMES = {
     "Outcome": "records",
     "PlumblineError": "errors",
     "Recipe": "recipe",
-    "Run": "runs.run",
+    "RunRecord": "runs.record",
     "Score": "records",
     "Task": "tasks.task",
     "check_task": "api",
@@ -50,7 +50,7 @@ __all__ = [
     "Outcome",
     "PlumblineError",
     "Recipe",
-    "Run",
+    "RunRecord",
     "Score",
     "Task",
     "check_task",

@@ -17,6 +17,7 @@ from plumbline.cli.main import app
 from plumbline.errors import PlumblineError, RecipeError, RunError
 from plumbline.recipe import differences, load_recipe
 from plumbline.recipe.decision_rules import Change
+from plumbline.runs.record import RunRecord
 from plumbline.runs.run import Run
 from tests.diagnosis.planted import SCENARIOS, TASKS, at, planted
 
@@ -39,7 +40,7 @@ def test_each_scenario_leads_to_the_recipe_that_the_log_planned_for_it(tmp_path,
     assert decision.because
     out = tmp_path / "elsewhere" / "next.yaml"
     out.parent.mkdir()
-    write_next_recipe(decision, Run.read(folder), out)
+    write_next_recipe(decision, RunRecord.read(folder), out)
     assert (
         without_names(
             differences(load_recipe(f"commerce-v4.2-{scenario.lower()}"), load_recipe(out))
@@ -71,7 +72,7 @@ def test_near_the_bound_nothing_is_decided_and_the_number_of_examples_that_decid
     fewer = wanted * 5 // 10 // len(TASKS)
     assert decided(planted(tmp_path / "fewer", near, n=fewer)).scenario == "undecided"
     with pytest.raises(RunError, match="does not decide"):
-        write_next_recipe(decision, Run.read(tmp_path / "few"), tmp_path / "next.yaml")
+        write_next_recipe(decision, RunRecord.read(tmp_path / "few"), tmp_path / "next.yaml")
     assert not (tmp_path / "next.yaml").exists()
 
 
@@ -89,7 +90,7 @@ def test_a_run_that_a_rule_stopped_is_decided_on_by_where_it_ended(tmp_path):
     }
     folder = planted(tmp_path / "run", levels)
     assert decided(folder).scenario == "undecided"
-    Run.read(folder).halt({"rule": "plateau", "step": 200})
+    Run(folder, RunRecord.read(folder).recipe).halt({"rule": "plateau", "step": 200})
     decision = decided(folder)
     assert decision.scenario == "B"
     assert decision.stopped == (f"{folder} was stopped at step 200 by the rule plateau",)
@@ -184,7 +185,7 @@ def test_three_recipes_are_an_error(tmp_path):
 
 def test_the_next_recipe_is_ours_to_write_and_must_be_one(tmp_path):
     folder = planted(tmp_path / "run", SCENARIOS["C-extraction"])
-    decision, run, out = decided(folder), Run.read(folder), tmp_path / "next.yaml"
+    decision, run, out = decided(folder), RunRecord.read(folder), tmp_path / "next.yaml"
     out.write_text("name: mine\n")
     with pytest.raises(RunError, match="did not write it"):
         write_next_recipe(decision, run, out)

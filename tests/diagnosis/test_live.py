@@ -16,6 +16,7 @@ from plumbline.errors import RecipeError, TrainingStopped
 from plumbline.policies import open_policy
 from plumbline.recipe import SftSection, parse_recipe
 from plumbline.recipe.decision_rules import ChecksSection
+from plumbline.runs.record import RunRecord
 from plumbline.runs.run import Run
 from plumbline.storage import read_jsonl
 from plumbline.tasks.prompt_source import Source
@@ -215,7 +216,7 @@ def own(tiny_folder, folder, *, checks=None, options=None, resume=False, **over)
         **over,
     }
     run_recipe(parse_recipe(recipe), folder, resume=resume)
-    return Run.read(folder)
+    return RunRecord.read(folder)
 
 
 def events(run, *kinds):
@@ -235,7 +236,7 @@ def test_a_planted_fault_stops_the_run_after_a_checkpoint_and_without_the_check_
     with pytest.raises(TrainingStopped, match=r"no-signal: .*100%") as error:
         own(tiny_folder, tmp_path / "run", options=DULL)
     assert "checks.ignore=[truncation, no-signal]" in error.value.fix
-    run = Run.read(tmp_path / "run")
+    run = RunRecord.read(tmp_path / "run")
     stopped = run.read_stop()
     wanted = {"status": "stopped", "check": "no-signal", "stage": "rl", "step": 10}
     assert {name: stopped[name] for name in wanted} == wanted
@@ -294,7 +295,7 @@ def test_supervised_training_that_falls_apart_is_stopped(tiny_folder, tmp_path):
             run,
             source=Source.of(ToyTask({}), shown),
         )
-    assert Run.read(tmp_path / "run").read_stop()["stage"] == "sft"
+    assert RunRecord.read(tmp_path / "run").read_stop()["stage"] == "sft"
 
 
 # -- noise -----------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from plumbline.checks.diagnosis.rules.series import find_jump
 from plumbline.checks.diagnosis.rules.steps import find_gradient_spikes
 from plumbline.checks.diagnosis.watch import replay_rules
 from plumbline.errors import DataError
+from plumbline.runs.record import RunRecord
 from plumbline.runs.run import Run
 from tests.diagnosis.planted import planted
 from tests.diagnosis.test_checks import healthy
@@ -162,7 +163,7 @@ def test_watch_rules_over_many_steps_and_evaluations(tmp_path):
             for task in ("extraction", "sql_qa", "insights", "push")
         }
         planted(folder, levels, n=2, metrics={name: [0.1] * count for name in RULES})
-        run = Run.read(folder)
+        run = Run(folder, RunRecord.read(folder).recipe)
         run.files["metrics"].path.unlink()
         for step in range(count):
             run.metrics(
@@ -170,6 +171,6 @@ def test_watch_rules_over_many_steps_and_evaluations(tmp_path):
                 step,
                 {**dict.fromkeys(RULES, 0.1), "eval/mean_reward": 0.5, "eval/extraction": 0.5},
             )
-        return calls(lambda: replay_rules(run))
+        return calls(lambda: replay_rules(run.record()))
 
     assert looked_at(120) < LINEAR * looked_at(12)

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from plumbline.checks.diagnosis.routes import choose_routes, routes_to_json, write_routes
+from plumbline.checks.diagnosis.routing_table import choose_routes, routes_to_json, write_routes
 from plumbline.cli.main import app
 from plumbline.errors import PlumblineError
 from plumbline.recipe import load_recipe

@@ -10,6 +10,7 @@ from plumbline.policies import open_policy
 from plumbline.recipe import load_recipe, parse_recipe
 from plumbline.recipe.decision_rules import Condition
 from plumbline.reports.write import write_report
+from plumbline.runs.record import RunRecord
 from plumbline.runs.run import Run
 from plumbline.tasks.prompt_source import Source
 from plumbline.training.pipeline import run_recipe
@@ -51,13 +52,13 @@ PLANTED = {
 
 def with_evaluations(folder):
     """Records put a row of metrics at each evaluation, as the loop does."""
-    run = Run.read(folder)
-    steps = sorted({key.step for key in run.evaluations()})
+    run = Run(folder, RunRecord.read(folder).recipe)
+    steps = sorted({key.step for key in run.evaluation_files()})
     there = {row["step"] for row in run.rows("rl")}
     for step in steps:
         if step not in there:
             run.metrics("rl", step, {f"eval/{task}": 0.0 for task in [*TASKS, "mean_reward"]})
-    return run
+    return run.record()
 
 
 @pytest.mark.parametrize("rule", PLANTED)
@@ -132,7 +133,7 @@ def test_a_live_stop_leaves_a_checkpoint_a_result_and_an_event_and_the_run_can_g
     with pytest.raises(TrainingStopped, match=says) as error:
         train(tiny_folder, tmp_path / "run", toy({"length": rule}))
     assert "--set watch.length=null" in error.value.fix
-    run = Run.read(tmp_path / "run")
+    run = RunRecord.read(tmp_path / "run")
     assert run.result() is None
     stopped = run.read_stop()
     assert (stopped["status"], stopped["rule"], stopped["stage"], stopped["step"]) == (
@@ -181,7 +182,7 @@ def test_a_rule_on_an_evaluation_stops_the_whole_run_and_without_it_the_run_ends
         TrainingStopped, match=r"eval/mean_reward at step 1 is .*n = 12 examples: below 0\.99"
     ):
         run_recipe(toy({"letters": rule}, **values), tmp_path / "run")
-    assert Run.read(tmp_path / "run").read_stop()["rule"] == "letters"
+    assert RunRecord.read(tmp_path / "run").read_stop()["rule"] == "letters"
     run = run_recipe(toy({}, **values), tmp_path / "run", resume=True)
     assert run.result()["status"] == "finished"
     assert [row["step"] for row in run.rows("rl")] == [0, 1, 2]
@@ -198,7 +199,7 @@ def test_the_report_has_a_table_of_the_rules_and_says_what_to_do_next(tmp_path):
     folder = planted(tmp_path / "run", SCENARIOS["A"], metrics=series(0, **PLANTED["gradient"][1]))
     with Run.start(load_recipe("commerce-v4.1"), folder, resume=True) as run:
         run.event("watch", "gradient: ...", rule="gradient", action="stop", step=33, stage="rl")
-    write_report(Run.read(folder))
+    write_report(RunRecord.read(folder))
     for name in ("report.html", "report.md"):
         text = (folder / name).read_text()
         assert "Watch rules" in text

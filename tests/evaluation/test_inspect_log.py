@@ -80,16 +80,14 @@ def test_the_command_writes_a_log_and_replaces_its_own_alone(tmp_path, monkeypat
     assert [one.scores["reward"].value for one in log.samples] == [1.0] * 3
     assert is_log(tmp_path / "oracle.eval")
     (tmp_path / "other.eval").write_text("not ours")
-    with pytest.raises(StorageError, match="no Inspect log of Plumbline's"):
+    with pytest.raises(StorageError, match=r"other\.eval"):
         check_log(tmp_path / "other.eval")
 
 
 def test_what_cannot_be_written_is_refused_before_anything_is_evaluated(tmp_path, monkeypatch):
-    with pytest.raises(RecipeError, match=r"give .*mine\.json\.eval"):
+    with pytest.raises(RecipeError, match=r"mine\.json\.eval"):
         check_log(tmp_path / "mine.json")
     monkeypatch.setitem(sys.modules, "inspect_ai", None)
-    with pytest.raises(
-        ModelError, match="--inspect needs inspect_ai, which is not installed"
-    ) as found:
+    with pytest.raises(ModelError, match="--inspect needs inspect_ai") as found:
         check_log(tmp_path / "mine.eval")
     assert "[inspect]" in found.value.fix

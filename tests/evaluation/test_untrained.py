@@ -42,10 +42,10 @@ def test_the_untrained_model_may_be_asked_fewer_examples_and_is_compared_on_thes
         ("rl", "greedy"): 12,
         ("rl", "sampled"): 12,
     }
-    compared = RunView(run).compare_first_to_last("val", "greedy")
+    compared = RunView(run.record()).compare_last("val", "greedy", first=0)
     assert [before.id for before, _ in compared.pairs] == [row.id for row in rows["base", "greedy"]]
     assert (compared.reward.after.n, compared.unjudged) == (5, 0)
-    (stage,) = RunView(run).examinations
+    (stage,) = RunView(run.record()).examinations
     assert not any("cannot be compared" in finding.what for finding in stage.findings)
     assert parse_recipe({**values, "rl": None}).untrained_limit() is None, (
         "else little would be evaluated"

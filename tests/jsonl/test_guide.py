@@ -17,7 +17,7 @@ import plumbline
 from plumbline.checks.audit import cheats
 from plumbline.cli.main import app
 from plumbline.policies.opening import ModelOptions
-from plumbline.runs.run import Run
+from plumbline.runs.record import RunRecord
 from plumbline.storage import write_jsonl
 from plumbline.tasks.jsonl.rows import JsonlOptions
 
@@ -66,7 +66,7 @@ def test_the_page_does_what_it_says(files, capsys, monkeypatch):
     assert re.search(r"ceiling \(oracle\) +│ +1.000", printed[1])
     assert "warning: hostile: 12 of 17" in printed[2]
     assert "quotes around 80%" in printed[2]
-    first = Run.read(Path("runs/tickets")).evaluations()
+    first = RunRecord.read(Path("runs/tickets")).evaluations()
     before, after = (
         next(e for k, e in first.items() if str(k) == f"{stage}.test.greedy")
         for stage in ("base", "rl")

@@ -10,7 +10,8 @@ from plumbline.checks.audit.trial import check_reward, try_reward
 from plumbline.errors import DataError, RecipeError, RewardError, RunError
 from plumbline.evaluation.command import EvaluationSpec, run_evaluation
 from plumbline.recipe import parse_recipe
-from plumbline.runs.run import Observer, Run
+from plumbline.runs.record import RunRecord
+from plumbline.runs.run import Observer
 from plumbline.tasks import cases
 from plumbline.tasks.jsonl.task import JsonlTask
 from plumbline.training.pipeline import run_recipe
@@ -229,7 +230,7 @@ def test_a_run_is_not_resumed_under_another_scoring_function(workplace, tiny_fol
     stored.write_text(json.dumps({**values, "rubric": "another"}))
     with pytest.raises(RunError, match="rubric another"):
         run_recipe(started, folder, resume=True)
-    assert Run.read(folder).result() == run.result()
+    assert RunRecord.read(folder).result() == run.result()
 
 
 LATER = """

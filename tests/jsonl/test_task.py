@@ -16,13 +16,13 @@ from plumbline.api import HOSTILE, check_task
 from plumbline.checks.audit.trial import check_reward
 from plumbline.errors import DataError, IncomparableError, RecipeError
 from plumbline.evaluation.comparison import compare
-from plumbline.evaluation.completions import evaluate_file
 from plumbline.evaluation.evaluate import (
     ORACLE,
     evaluate_completions,
     evaluate_reference,
     evaluate_references,
 )
+from plumbline.evaluation.score_completions import evaluate_file
 from plumbline.evaluation.summary import summarise, summarise_with_references
 from plumbline.reports.evaluation_output import detail_tables
 from plumbline.tasks import open_task

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from plumbline.api import sample_trajectories
-from plumbline.policies.pretrained import loading
+from plumbline.policies.pretrained import causal_model
 from plumbline.policies.sampling_distribution import noises
 from plumbline.training import microbatches
 from plumbline.training.optimiser import Optimiser
@@ -45,7 +45,7 @@ FAMILIES = {
 def family(request, family_folders, monkeypatch):
     """A family's name, its laws, and its policy on the fake GPU."""
     (options, samplings), name = FAMILIES[request.param], request.param.partition("-")[0]
-    monkeypatch.setattr(loading, "count_devices", lambda kind: 1)
+    monkeypatch.setattr(causal_model, "count_devices", lambda kind: 1)
     for planted, value in {
         "begin_peak": None,
         "read_peak": 10**6,

@@ -19,7 +19,7 @@ from plumbline.recipe import parse_recipe
 from plumbline.records import Evaluation, Judged, Sampling
 from plumbline.runs.evaluations import EvaluationKey, write_evaluation
 from plumbline.runs.metadata import ModelMetadata
-from plumbline.runs.run import Run
+from plumbline.runs.record import RunRecord
 from tests.preflight.rows import SPLITS, some_rows
 
 TEMPLATE, WEIGHTS, INDEX = (
@@ -535,7 +535,7 @@ def test_a_run_does_not_begin_with_what_is_fatal_unless_told_to(plan):
     with pytest.raises(RunError, match=says) as refused:
         api.run(plan.values, quiet=True)
     assert "run.preflight=false" in refused.value.fix
-    assert Run.read(plan.place / "runs" / "planned").evaluations() == {}
+    assert RunRecord.read(plan.place / "runs" / "planned").evaluations() == {}
     plan.set(
         run__preflight=False,
         run__folder="anyway",

@@ -4,6 +4,7 @@ import pytest
 
 from plumbline.reports.view import RunView
 from plumbline.reports.write import write_report
+from plumbline.runs.record import RunRecord
 from plumbline.runs.run import Run
 from tests.reports.building import examples, finished_run
 
@@ -18,7 +19,7 @@ def finished(tmp_path_factory) -> Run:
 
 @pytest.fixture(scope="session")
 def view(finished) -> RunView:
-    return RunView(Run.read(finished.folder))
+    return RunView(RunRecord.read(finished.folder))
 
 
 @pytest.fixture(scope="session")
@@ -29,4 +30,4 @@ def html(finished) -> str:
 @pytest.fixture
 def own(finished, tmp_path) -> Run:
     """A copy that a test may change."""
-    return Run.read(shutil.copytree(finished.folder, tmp_path / "run"))
+    return Run(shutil.copytree(finished.folder, tmp_path / "run"), finished.recipe)

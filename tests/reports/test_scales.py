@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from plumbline.reports import numbers
+from plumbline.reports import format_numbers as numbers
 from plumbline.reports.charts import (
     Scale,
     axis_range,

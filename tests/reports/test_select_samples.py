@@ -1,7 +1,9 @@
 from dataclasses import replace
 
-from plumbline.reports.comparisons import select_examples
+from plumbline.evaluation.comparison import select_examples
 from tests.reports.test_verdict import compared
+
+MEDIAN = "near the median change"
 
 
 def gains(values: list[float]) -> list[tuple[str, str, float]]:
@@ -19,24 +21,24 @@ def test_the_rule():
         ("e0001", "largest gain", 0.4),
         ("e0011", "largest loss", -0.3),
         ("e0010", "largest loss", -0.2),
-        ("e0004", "near the median change", 0.1),
-        ("e0005", "near the median change", 0.1),
+        ("e0004", MEDIAN, 0.1),
+        ("e0005", MEDIAN, 0.1),
         ("e0006", "unchanged failure", 0.0),
         ("e0007", "unchanged failure", 0.0),
-        ("e0008", "near the median change", 0.0),
-        ("e0003", "near the median change", 0.2),
+        ("e0008", MEDIAN, 0.0),
+        ("e0003", MEDIAN, 0.2),
     ]
 
 
 def test_equal_candidates_go_by_id_and_kinds_without_candidates_are_filled_from_the_median():
     picked = gains([0.3] * 20)
     assert [name for name, _, _ in picked] == [f"e{i:04d}" for i in range(10)]
-    assert [why for _, why, _ in picked] == ["largest gain"] * 2 + ["near the median change"] * 8
+    assert [why for _, why, _ in picked] == ["largest gain"] * 2 + [MEDIAN] * 8
 
 
 def test_a_right_answer_that_stays_right_is_no_failure():
     found = compared([1.0] * 5, [1.0] * 5)
-    assert {picked.why for picked in select_examples(found)} == {"near the median change"}
+    assert {picked.why for picked in select_examples(found)} == {MEDIAN}
 
 
 def test_the_lowest_unchanged_failures_come_first():

@@ -10,6 +10,7 @@ import torch
 from plumbline.errors import DataError, DeviceMemoryError, RunError, TrainingStopped
 from plumbline.policies.memory import clear_memory_errors
 from plumbline.recipe import parse_recipe
+from plumbline.runs.record import RunRecord
 from plumbline.runs.run import Run
 from plumbline.training import rl
 from plumbline.training.optimiser import Optimiser
@@ -113,7 +114,7 @@ def test_a_run_that_ran_out_of_memory_goes_on_with_less(tiny_folder, stopped, tm
         ("model.gradient_checkpointing", "auto", True, "rl", 2),
         ("rl.tokens_per_microbatch", "auto", 64, "rl", 2),
     ]
-    assert Run.read(stopped).recipe.rl.tokens_per_microbatch == 64
+    assert RunRecord.read(stopped).recipe.rl.tokens_per_microbatch == 64
     again = run_recipe(recipe(tiny_folder, **lighter), tmp_path / "whole")
     for one, other in zip(run.rows("rl"), again.rows("rl"), strict=True):
         assert one["train/loss"] == pytest.approx(other["train/loss"], abs=1e-5)
@@ -131,9 +132,7 @@ def test_a_lower_rate_holds_from_the_checkpoint_on(tiny_folder, tmp_path, monkey
 
     with monkeypatch.context() as patch:
         patch.setattr(Optimiser, "step", poisoned)
-        with pytest.raises(
-            TrainingStopped, match=r"lower rl\.optimiser\.learning_rate, then --resume"
-        ):
+        with pytest.raises(TrainingStopped, match=r"rl\.optimiser\.learning_rate.* --resume"):
             run_recipe(recipe(tiny_folder), tmp_path / "run")
     lower = recipe(tiny_folder, rl__optimiser={**CONSTANT, "learning_rate": 1e-4})
     run = run_recipe(lower, tmp_path / "run", resume=True)
@@ -162,13 +161,11 @@ def test_everything_else_is_refused_and_says_what_may_change(tiny_folder, stoppe
         {"model__dtype": "bfloat16"},
         {"seed": 1},
     ):
-        with pytest.raises(RunError, match="started with another recipe") as caught:
+        with pytest.raises(RunError, match="another recipe") as caught:
             Run.start(recipe(tiny_folder, **change), stopped, resume=True)
         assert "rl.tokens_per_microbatch" in caught.value.fix
         assert "rl.optimiser.learning_rate" in caught.value.fix
-    with pytest.raises(
-        RunError, match=r"sft\.optimiser\.learning_rate: 0\.001 -> 0\.1.*is finished"
-    ):
+    with pytest.raises(RunError, match=r"sft\.optimiser\.learning_rate: 0\.001 -> 0\.1.*finished"):
         Run.start(
             recipe(tiny_folder, sft__optimiser={**CONSTANT, "learning_rate": 0.1}),
             stopped,
@@ -193,7 +190,7 @@ def test_where_a_run_goes_on_elsewhere_is_recorded(tiny_folder, stopped):
     path.write_text(path.read_text().replace('"device": "cpu"', '"device": "cuda:0"'))
     run = run_recipe(recipe(tiny_folder), stopped, resume=True)
     said = [event["message"] for event in run.files["events"].rows() if event["kind"] == "engine"]
-    assert said == ["the model is opened otherwise than before (device: cuda:0 -> cpu)"]
+    assert ["(device: cuda:0 -> cpu)" in one for one in said] == [True]
 
 
 def test_other_errors_are_left_as_they_are():
@@ -228,4 +225,4 @@ def test_prompts_too_long_for_rl_are_said_before_sft(tiny_folder, tiny_policy, t
         run_recipe(
             recipe(tiny_folder, model__context=val + 8, run={"preflight": False}), tmp_path / "run"
         )
-    assert not Run.read(tmp_path / "run").rows("sft")
+    assert not RunRecord.read(tmp_path / "run").rows("sft")

@@ -85,7 +85,7 @@ def test_a_hub_that_does_not_answer_ends_a_command_within_seconds(port, request,
 def test_the_hub_is_waited_for_less_than_five_seconds(listening, monkeypatch, tmp_path):
     at(listening, monkeypatch, tmp_path)
     began = time.monotonic()
-    with pytest.raises(ModelError, match="org/model is not on this machine, and the hub"):
+    with pytest.raises(ModelError, match="org/model"):
         hub.check_hub("org/model", cached=hub.is_cached("org/model"))
     assert time.monotonic() - began < 5
 
@@ -96,7 +96,7 @@ def test_what_is_in_the_cache_is_used_without_the_hub(closed, monkeypatch, tmp_p
     at(closed, monkeypatch, tmp_path)
     (tmp_path / "models--org--model" / "snapshots" / "abc").mkdir(parents=True)
     hub.check_hub("org/model", cached=hub.is_cached("org/model"))
-    assert "org/model is taken from the cache" in capsys.readouterr().err
+    assert "org/model" in capsys.readouterr().err
     assert is_offline_mode()
     assert os.environ["HF_HUB_OFFLINE"] == "1"
 
@@ -206,7 +206,7 @@ def test_an_export_is_uploaded_whole_to_a_private_repository(
     assert hub.Repository("user/mine", public=True).upload(out).endswith("/user/mine")
     assert stand_in.made[-1]["visibility"] == "public"
     stand_in.private = False
-    with pytest.raises(ModelError, match="the repository user/mine is there already and public"):
+    with pytest.raises(ModelError, match=r"user/mine .*public"):
         hub.Repository("user/mine", public=False).upload(out)
     assert len(stand_in.commits) == 2
 
@@ -234,7 +234,7 @@ def test_a_repository_is_opened_in_a_process_that_has_imported_nothing_else():
     """The hub's package has its parts only where something has imported them."""
     code = "from plumbline.runs.hub import Repository; Repository('user/mi ne', public=False)"
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
-    assert "plumbline.errors.RecipeError: --push is user/mi ne" in done.stderr
+    assert "RecipeError: --push " in done.stderr
 
 
 def test_an_upload_that_the_hub_refuses_leaves_the_export(
@@ -245,6 +245,6 @@ def test_an_upload_that_the_hub_refuses_leaves_the_export(
     )
     assert code == 1
     assert "error: cannot upload to other/mine: " in err
-    assert f"the export stays in {tmp_path / 'out'}" in err
+    assert str(tmp_path / "out") in err
     assert (tmp_path / "out" / "model.safetensors").is_file()
     assert plumbline("export", tiny_folder, "--out", tmp_path / "b", "--public")[0] == 1

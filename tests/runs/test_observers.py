@@ -15,7 +15,10 @@ from plumbline.cli.output import print_json, print_tables, print_text
 from plumbline.errors import RunError
 from plumbline.recipe import parse_recipe
 from plumbline.runs.observers import TRACKERS, GuardedTracker, LiveView, open_trackers, sparkline
+from plumbline.runs.record import RunRecord
 from plumbline.runs.run import Run
+
+FATAL = "no-signal: the gradient is zero"
 
 
 def recipe(*trackers: str):
@@ -48,7 +51,7 @@ def write(folder, observers):
             )
         run.event("note", "no alert")
         run.event("warning", "look here")
-        run.event("fatal", "no-signal: the gradient is zero")
+        run.event("fatal", FATAL)
 
 
 class TestLiveView:
@@ -173,7 +176,7 @@ class TestTrackers:
         assert "0.3" in stored
         assert alerts == [
             ("warning: look here", "warn"),
-            ("fatal: no-signal: the gradient is zero", "error"),
+            (f"fatal: {FATAL}", "error"),
         ]
 
     def test_wandb_offline_writes_a_run(self, tmp_path, monkeypatch):
@@ -184,17 +187,14 @@ class TestTrackers:
         (stored,) = (tmp_path / "run" / "wandb").glob("offline-run-*/*.wandb")
         # its own process writes the file, and finishes after our `finish` came back
         until = time.monotonic() + 60
-        wanted = (b"train/reward", b"fatal: no-signal: the gradient is zero", b"ERROR")
+        wanted = (b"train/reward", f"fatal: {FATAL}".encode(), b"ERROR")
         while not all(one in stored.read_bytes() for one in wanted) and time.monotonic() < until:
             time.sleep(0.05)
         assert all(one in stored.read_bytes() for one in wanted)
 
     def test_one_that_is_not_installed_says_how_to_install_it(self, tmp_path, monkeypatch):
         monkeypatch.setitem(sys.modules, "trackio", None)
-        with pytest.raises(
-            RunError,
-            match=r"needs trackio, which is not installed(.|\n)*pip install '\.\[trackio\]'",
-        ):
+        with pytest.raises(RunError, match=r"needs trackio(.|\n)*'\.\[trackio\]'"):
             open_trackers(recipe("trackio"), tmp_path, print)
 
     def test_one_that_does_not_start_is_an_error_now(self, tmp_path, monkeypatch):
@@ -202,7 +202,7 @@ class TestTrackers:
             raise OSError("no network")
 
         monkeypatch.setitem(TRACKERS, "wandb", broken)
-        with pytest.raises(RunError, match="wandb does not start: no network"):
+        with pytest.raises(RunError, match=r"wandb .*no network"):
             open_trackers(recipe("wandb"), tmp_path, print)
 
     def test_one_that_fails_later_is_said_once_and_costs_nothing(self, tmp_path):
@@ -217,8 +217,8 @@ class TestTrackers:
         failing = Failing()
         write(tmp_path / "run", [GuardedTracker("wandb", failing, said.append)])
         assert failing.calls == 1
-        assert said == ["wandb stopped working and is told no more: OSError: server gone"]
-        assert len(Run.read(tmp_path / "run").rows("rl")) == 3
+        assert [one.endswith("OSError: server gone") for one in said] == [True]
+        assert len(RunRecord.read(tmp_path / "run").rows("rl")) == 3
 
 
 @pytest.mark.parametrize("terminal", [False, True])

@@ -16,7 +16,7 @@ from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.recipe import TinySection, parse_recipe
 from plumbline.records import Request, Sampling
 from plumbline.rollouts.collect import collect
-from plumbline.runs.run import Run
+from plumbline.runs.record import RunRecord
 from plumbline.training import rl as loop
 from plumbline.training.stage import Stage
 from tests.toy import ToyTask
@@ -125,7 +125,7 @@ def test_where_the_sampler_differs_learning_takes_the_correction(
     assert first["corrected"]["train/tis_gap"] > 0.1
     with pytest.raises(TrainingStopped, match="differ from the sampler's"):
         train_toy(tiny_folder, tmp_path / "watched", **learns)
-    assert Run.read(tmp_path / "watched").rows("rl") == [], "before the first update"
+    assert RunRecord.read(tmp_path / "watched").rows("rl") == [], "before the first update"
 
 
 @pytest.mark.parametrize("off_policy_steps", [1, 3])
@@ -155,7 +155,7 @@ def test_a_resumed_run_is_the_run_that_was_not_interrupted(
                 train_toy(
                     tiny_folder, tmp_path / "cut", checkpoint_every=1, resume=resume, **settings
                 )
-        assert len(Run.read(tmp_path / "cut").rows("rl")) == (5 if resume else 2)
+        assert len(RunRecord.read(tmp_path / "cut").rows("rl")) == (5 if resume else 2)
     again, resumed = train_toy(
         tiny_folder, tmp_path / "cut", checkpoint_every=1, resume=True, **settings
     )

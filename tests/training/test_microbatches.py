@@ -19,7 +19,7 @@ from plumbline.policies.autoregressive.packing import pack
 from plumbline.policies.autoregressive.policy import AutoregressivePolicy
 from plumbline.policies.masked.policy import MaskedPolicy
 from plumbline.recipe import parse_recipe
-from plumbline.reports.sections import token_facts
+from plumbline.reports.page_sections import token_facts
 from plumbline.reports.view import RunView
 from plumbline.training import microbatches, pipeline, rl
 from plumbline.training.optimiser import Optimiser
@@ -303,7 +303,7 @@ def test_a_stage_holds_nothing_when_the_next_model_is_opened(tiny_folder, tmp_pa
     rows = run.files["timings"].rows()
     assert [row["stage"] for row in rows] == ["sft"] * 3 + ["rl"] * 4
     assert all(0.05 < row["memory/peak_gb"] < 100 for row in rows)
-    shown = dict(token_facts(RunView(run)))
+    shown = dict(token_facts(RunView(run.record())))
     assert shown["GRPO, peak memory"] == f"{max(row['memory/peak_gb'] for row in rows):.2f} GB"
 
 

@@ -15,6 +15,7 @@ from plumbline.errors import DataError, RunError, TrainingStopped
 from plumbline.recipe import EvaluationSection, parse_recipe
 from plumbline.records import Sampling
 from plumbline.rollouts.collect import collect
+from plumbline.runs.record import RunRecord
 from plumbline.runs.run import Run
 from plumbline.seeds import generator
 from plumbline.tasks.prompt_source import Source
@@ -263,8 +264,8 @@ def test_an_interrupt_while_a_checkpoint_is_read_is_no_error_of_the_checkpoint(
         slow.setattr(checkpoints, "read_checkpoint", interrupted)
         with pytest.raises(KeyboardInterrupt):
             train_toy(tiny_folder, tmp_path / "run", resume=True)
-    assert [row["step"] for row in Run.read(tmp_path / "run").rows("rl")] == [1], (
+    assert [row["step"] for row in RunRecord.read(tmp_path / "run").rows("rl")] == [1], (
         "it stopped before another step"
     )
     train_toy(tiny_folder, tmp_path / "run", resume=True)
-    assert [row["step"] for row in Run.read(tmp_path / "run").rows("rl")] == [1, 2, 3, 4]
+    assert [row["step"] for row in RunRecord.read(tmp_path / "run").rows("rl")] == [1, 2, 3, 4]

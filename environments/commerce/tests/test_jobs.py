@@ -11,7 +11,7 @@ from environments.commerce.tests.conftest import OPTIONS
 from plumbline.api import check_task
 from plumbline.errors import DataError
 from plumbline.evaluation.command import EvaluationSpec, each_task
-from plumbline.evaluation.completions import score_file
+from plumbline.evaluation.score_completions import score_file
 from plumbline.storage import read_jsonl, write_jsonl
 from plumbline.tasks import open_task, variants_of
 from plumbline_commerce import build

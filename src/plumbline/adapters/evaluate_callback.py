@@ -21,7 +21,6 @@ from plumbline.config.imports import note_addresses
 from plumbline.errors import DataError, RecipeError
 from plumbline.evaluation.statistics import (
     PairedDifference,
-    direction,
     mean_interval,
     paired_difference,
 )
@@ -230,7 +229,7 @@ class EvaluateCallback(CallbackBase):
         facts: dict[str, Any] = {"step": now.step, "mean_reward": asdict(mean)}
         if self.best is not None:
             change = self._compare_pairs(self.best, now)
-            found = direction(change.difference, change.p_value)
+            found = change.direction
             said = (
                 f"{change.difference:+.3f} on step {self.best.step} (n = {mean.n}), p = "
                 f"{change.p_value:.3f}"

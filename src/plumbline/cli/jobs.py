@@ -222,9 +222,9 @@ def _follow(job: "SentJob", as_json: bool) -> NoReturn:
         print_json({**_job_values(job, outcome), **report, **result})
     elif folder is not None:
         from plumbline.reports.write import run_summary
-        from plumbline.runs.run import Run
+        from plumbline.runs.record import RunRecord
 
-        print_tables(run_summary(Run.read(folder)), wrap=False)
+        print_tables(run_summary(RunRecord(folder)), wrap=False)
     elif outcome.ended == "succeeded":
         print_text(f"{job.spec.out}: finished\n")
         print_text("".join(f"{key:32} {mean:.3f}\n" for key, mean in outcome.rewards.items()))

@@ -578,7 +578,7 @@ def score(
             SCORED,
         )
     from plumbline.evaluation.command import records_folder
-    from plumbline.evaluation.completions import score_file
+    from plumbline.evaluation.score_completions import score_file
     from plumbline.recipe import task_section
     from plumbline.reports.evaluation_output import detail_tables
     from plumbline.runs.evaluations import is_evaluation, write_evaluation
@@ -706,12 +706,13 @@ def report(
 ) -> None:
     """Write a run's report again: report.html, report.md, and tables as CSV and LaTeX."""
     from plumbline.reports.write import write_report
+    from plumbline.runs.record import RunRecord
     from plumbline.runs.remote import local_run
-    from plumbline.runs.run import RUN, Run
+    from plumbline.runs.run import RUN
 
     folder = local_run(run)
     output_guard.check_folder(folder, RUN)
-    print_text(f"{write_report(Run.read(folder))}\n")
+    print_text(f"{write_report(RunRecord(folder))}\n")
 
 
 @app.command(

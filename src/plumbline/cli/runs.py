@@ -13,7 +13,7 @@ from plumbline.cli import options as take
 from plumbline.cli.output import print_json, print_tables, print_text
 
 if TYPE_CHECKING:
-    from plumbline.evaluation.history import Lineage
+    from plumbline.evaluation.compared_runs import Lineage
     from plumbline.reports.evaluation_output import Outputs
 
 runs_app = typer.Typer(cls=take.CommandGroup)
@@ -51,7 +51,7 @@ def runs(
     Each run is compared with its predecessor on the same examples. p-values are adjusted for all
     comparisons that are shown (Holm), so --split and --mode also decide how strict that is.
     """
-    from plumbline.evaluation.history import EvaluationFilter, read_lineage
+    from plumbline.evaluation.compared_runs import EvaluationFilter, read_lineage
     from plumbline.reports.evaluation_output import Outputs
     from plumbline.runs.remote import local_runs
 
@@ -88,7 +88,7 @@ def compare(
 
     p-values are adjusted for all comparisons that are shown (Holm).
     """
-    from plumbline.evaluation.history import compare_paths
+    from plumbline.evaluation.compared_runs import compare_paths
     from plumbline.reports.evaluation_output import Outputs
     from plumbline.runs.remote import local_run
 
@@ -98,7 +98,7 @@ def compare(
 
 def _show(found: "Lineage", outputs: "Outputs") -> None:
     """Write the page, and print the rest in the form that is asked for."""
-    from plumbline.evaluation.history import comparisons_to_dict, history_to_dict
+    from plumbline.evaluation.compared_runs import comparisons_to_dict, history_to_dict
     from plumbline.reports.evaluation_output import render_tables
     from plumbline.reports.run_comparison import history_page, history_tables, history_terminal
     from plumbline.storage import write_text
@@ -179,8 +179,8 @@ def route(
 ) -> None:
     """Say which of some models does each job best, on the same examples, and write the table."""
     from plumbline.checks.diagnosis.decide import render_routes
-    from plumbline.checks.diagnosis.routes import choose_routes as find_routes
-    from plumbline.checks.diagnosis.routes import routes_to_json, write_routes
+    from plumbline.checks.diagnosis.routing_table import choose_routes as find_routes
+    from plumbline.checks.diagnosis.routing_table import routes_to_json, write_routes
     from plumbline.runs.remote import local_run
 
     table = find_routes([*map(local_run, runs)])

@@ -1,23 +1,32 @@
-"""Two evaluations of the same examples, pair by pair."""
+"""Two evaluations of the same examples, pair by pair: the reward, its parts, its strata, where the
+gain came from, and which examples a report shows.
+
+What counts as a change is decided once: the 95 % interval of the paired difference excludes 0 and
+the paired test gives p < 0.05 (`statistics.direction`). What is shown together, parts, strata or
+runs, are many questions at a time, so their p-values are adjusted together (Holm).
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from statistics import median
 from typing import Any
 
 from plumbline.errors import IncomparableError, PlumblineError
 from plumbline.evaluation.statistics import (
-    SIGNIFICANT,
+    TIE,
     Direction,
+    Interval,
     PairedDifference,
-    detectable_difference,
-    direction,
-    holm,
+    adjust_together,
+    mean_interval,
     paired_difference,
 )
-from plumbline.evaluation.summary import part_means
+from plumbline.evaluation.summary import EARNED, part_means
 from plumbline.records import Evaluation, Judged, clusters_of
-from plumbline.runs.evaluations import EvaluationKey
+from plumbline.runs.evaluations import REFERENCE
+from plumbline.runs.record import RunRecord
 
 TRIAL = 30
 """Held-out examples below which a comparison decides nothing."""
@@ -94,6 +103,17 @@ def align_rows(evaluation: Evaluation, other: Evaluation) -> Evaluation | None:
     )
 
 
+def read_references(run: RunRecord, task: str, evaluation: Evaluation) -> dict[str, Evaluation]:
+    """The oracle and the baselines of a run's task on exactly the examples of an evaluation; those
+    that lack one of them are left out."""
+    return {
+        key.mode: found
+        for key in run.evaluation_paths
+        if (key.stage, key.task, key.split) == (REFERENCE, task, evaluation.split)
+        and (found := align_rows(run.read_evaluation(key), evaluation))
+    }
+
+
 def _ids(evaluation: Evaluation) -> set[str]:
     return {row.id for row in evaluation.rows} | {row.id for row in evaluation.unjudged}
 
@@ -130,7 +150,7 @@ def describe_fall(before: Evaluation, after: Evaluation) -> str | None:
     """
     compared = compare(before, after)
     change = compared.difference
-    if direction(change, compared.p_value) != "fall":
+    if compared.direction != "fall":
         return None
     message = f"{change:+.3f} on the same {change.n} examples"
     first, second = part_means(before.rows), part_means(after.rows)
@@ -142,14 +162,228 @@ def describe_fall(before: Evaluation, after: Evaluation) -> str | None:
     return message
 
 
+# -- stages of a run -----------------------------------------------------------------------------
+
+Pair = tuple[Judged, Judged]
+
+
+@dataclass(frozen=True, slots=True)
+class QuantityChange:
+    """One quantity of the same examples before and after."""
+
+    name: str
+    before: Interval
+    after: Interval
+    paired: PairedDifference
+    is_form: bool = False
+    """Whether it judges how the answer is written, not what it says."""
+
+    @property
+    def direction(self) -> Direction:
+        """A rise or a fall needs both the interval and the test."""
+        return self.paired.direction
+
+
+@dataclass(frozen=True, slots=True)
+class FormShare:
+    """How much of the mean difference comes from the examples whose form parts changed, and how
+    much from the rest.
+
+    An answer that cannot be read has no content either, so content rises when form does; the rest
+    shows whether it rises by itself.
+    """
+
+    changed: int
+    from_changed: float
+    from_rest: float
+    rest: QuantityChange | None
+    """The reward of the examples whose form stayed as it was; None where there are none."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A stage against the one before, on one split, decoded in one way."""
+
+    split: str
+    mode: str
+    before: str
+    after: str
+    reward: QuantityChange
+    pairs: tuple[Pair, ...]
+    form: tuple[str, ...]
+    """Names of the parts that judge how an answer is written."""
+    unjudged: int = 0
+    """Examples whose answer could not be judged, before or after."""
+
+    @cached_property
+    def parts(self) -> list[QuantityChange]:
+        """Every part that was computed on both sides of at least one example."""
+        return adjust_changes(self.parts_unadjusted)
+
+    @cached_property
+    def parts_unadjusted(self) -> list[QuantityChange]:
+        """The same parts, each with the p-value of a question by itself."""
+        names = dict.fromkeys(name for pair in self.pairs for row in pair for name in row.parts)
+        changes = (_change(name, self.pairs, _part(name), name in self.form) for name in names)
+        return [change for change in changes if change is not None]
+
+    @cached_property
+    def strata(self) -> list[QuantityChange]:
+        """The reward by stratum, where there is more than one."""
+        names = sorted({after.stratum for _, after in self.pairs})
+        if len(names) < 2:
+            return []
+        changes = (
+            _change(
+                name,
+                [pair for pair in self.pairs if pair[1].stratum == name],
+                lambda row: row.reward,
+            )
+            for name in names
+        )
+        return adjust_changes([change for change in changes if change is not None])
+
+    def kinds(self, prefix: str) -> list[QuantityChange]:
+        """The parts under a prefix; their p-values are adjusted for their own number. None where it
+        is empty."""
+        return adjust_changes(
+            [part for part in self.parts_unadjusted if prefix and part.name.startswith(prefix)]
+        )
+
+    @cached_property
+    def form_share(self) -> FormShare | None:
+        """Where the difference came from; None where no part pays for form."""
+        names = [
+            name
+            for name in dict.fromkeys(n for _, after in self.pairs for n in after.parts)
+            if name in self.form
+        ]
+        if not names or not self.pairs:
+            return None
+        rest = [
+            (before, after)
+            for before, after in self.pairs
+            if all((before.parts.get(n) or 0.0) == (after.parts.get(n) or 0.0) for n in names)
+        ]
+        n = len(self.pairs)
+        from_rest = math.fsum(after.reward - before.reward for before, after in rest) / n
+        return FormShare(
+            changed=n - len(rest),
+            from_changed=self.reward.paired.difference.mean - from_rest,
+            from_rest=from_rest,
+            rest=_change("reward", rest, lambda row: row.reward),
+        )
+
+
+def compare_stages(
+    split: str, mode: str, before: tuple[str, Evaluation], after: tuple[str, Evaluation]
+) -> Comparison | IncomparableError:
+    """Compare two stages' evaluations; the error says why they must not be."""
+    (first_stage, first), (second_stage, second) = before, after
+    try:
+        pairs = tuple(judged_pairs(first, second))
+    except IncomparableError as error:
+        return error
+    reward = _change("reward", pairs, lambda row: row.reward)
+    assert reward is not None
+    unjudged = len(second.rows) + len(second.unjudged) - len(pairs)
+    return Comparison(split, mode, first_stage, second_stage, reward, pairs, second.form, unjudged)
+
+
+def _part(name: str) -> Callable[[Judged], float | None]:
+    return lambda row: row.parts.get(name)
+
+
+def _change(
+    name: str, pairs: Sequence[Pair], value: Callable[[Judged], float | None], is_form: bool = False
+) -> QuantityChange | None:
+    values = [(value(before), value(after), after) for before, after in pairs]
+    found = [(b, a, row) for b, a, row in values if b is not None and a is not None]
+    if not found:
+        return None
+    first, second = [value for value, _, _ in found], [value for _, value, _ in found]
+    clusters = clusters_of([row for *_, row in found])
+    return QuantityChange(
+        name,
+        mean_interval(first, clusters),
+        mean_interval(second, clusters),
+        paired_difference(first, second, clusters),
+        is_form,
+    )
+
+
+def adjust_changes(changes: Sequence[QuantityChange]) -> list[QuantityChange]:
+    """The same changes with p-values adjusted for their number."""
+    adjusted = adjust_together([change.paired for change in changes])
+    return [replace(one, paired=paired) for one, paired in zip(changes, adjusted, strict=True)]
+
+
+# -- which examples are shown ----------------------------------------------------------------------
+
+EACH, COUNT = 2, 10
+RULE = (
+    "Two of the largest gains, two of the largest losses, two nearest the median change and two "
+    "failures that did not "
+    "change; equal candidates go by id, and examples nearest the median fill up."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PickedExample:
+    """An example's answers before and after, and by which part of the rule it is shown."""
+
+    before: Judged
+    after: Judged
+    why: str
+
+    @property
+    def gain(self) -> float:
+        """What the answer earns more than before."""
+        return self.after.reward - self.before.reward
+
+
+def select_examples(comparison: Comparison) -> list[PickedExample]:
+    """The examples to show, by a rule, so that nobody picks them; in the order of the rule."""
+    pairs = [
+        PickedExample(*pair, "") for pair in sorted(comparison.pairs, key=lambda pair: pair[1].id)
+    ]
+    if not pairs:
+        return []
+    middle = median(pair.gain for pair in pairs)
+    chosen: dict[str, PickedExample] = {}
+
+    def take(
+        candidates: Iterable[PickedExample],
+        order: Callable[[PickedExample], float],
+        why: str,
+        most: int,
+    ) -> None:
+        # stable: equal ones stay in order of id
+        ranked = sorted(candidates, key=lambda pair: round(order(pair), 9))
+        free = [pair for pair in ranked if pair.after.id not in chosen]
+        chosen.update((pair.after.id, replace(pair, why=why)) for pair in free[:most])
+
+    def from_median(pair: PickedExample) -> float:
+        return abs(pair.gain - middle)
+
+    take((p for p in pairs if p.gain > TIE), lambda p: -p.gain, "largest gain", EACH)
+    take((p for p in pairs if p.gain < -TIE), lambda p: p.gain, "largest loss", EACH)
+    failed = [p for p in pairs if abs(p.gain) <= TIE and p.after.reward < EARNED]
+    lowest = sorted(failed, key=lambda p: p.after.reward)[:EACH]
+    kept = {p.after.id for p in lowest}
+    take((p for p in pairs if p.after.id not in kept), from_median, "near the median change", EACH)
+    take(lowest, lambda p: p.after.reward, "unchanged failure", EACH)
+    take(pairs, from_median, "near the median change", COUNT - len(chosen))
+    return list(chosen.values())
+
+
 # -- pairing ---------------------------------------------------------------------------------------
 #
 # Pairs of evaluations that are shown together: each one's difference, and how certain all of them
 # are.
 #
-# Every comparison of a table is one question of several, so their p-values are adjusted together
-# (Holm). A comparison is of two trained models on these examples: what another seed would do, it
-# does not say.
+# A comparison is of two trained models on these examples: what another seed would do, it does not
+# say.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,21 +399,11 @@ class Pairing:
     """Why the two are not comparable."""
     remark: str = ""
     """What else differs between the two but the model."""
-    p: float = math.nan
-    """Adjusted for all comparisons of the table."""
-    detectable: float | None = None
-    """The least difference that these examples show four times in five, so adjusted; None where no
-    pair differs, or their clusters are too few for any."""
 
     @property
     def direction(self) -> Direction:
         """Whether the second is better, worse, or not shown to differ."""
-        return "same" if self.paired is None else direction(self.paired.difference, self.p)
-
-
-def name_of(key: EvaluationKey) -> str:
-    """What a pairing calls an evaluation of a run: task, split and mode."""
-    return f"{key.task} {key.split} {key.mode}".strip()
+        return "same" if self.paired is None else self.paired.direction
 
 
 def pair_evaluations(
@@ -194,42 +418,26 @@ def pair_evaluations(
         if sampling.get(key, old) != old
     ]
     remarks = [remark, f"drawn otherwise: {', '.join(drawn)}" if drawn else ""]
-    pairing = Pairing(
-        run=run, against=against, asked=asked, remark="; ".join(filter(None, remarks))
-    )
+    paired = error = None
     try:
-        change = compare(replace(before, source=against), replace(after, source=run))
-        remarks += [describe_trial(change.difference.n)]
-        return replace(pairing, paired=change, remark="; ".join(filter(None, remarks)))
-    except IncomparableError as error:
-        return replace(pairing, error=error)
+        paired = compare(replace(before, source=against), replace(after, source=run))
+        remarks.append(describe_trial(paired.difference.n))
+    except IncomparableError as found:
+        error = found
+    remark = "; ".join(filter(None, remarks))
+    return Pairing(run=run, against=against, asked=asked, paired=paired, error=error, remark=remark)
 
 
 def adjust_pairings(pairings: Sequence[Pairing]) -> tuple[Pairing, ...]:
     """The pairings with p-values and detectable differences adjusted for how many there are."""
-    tested = [one.paired for one in pairings if one.paired is not None]
-    p_values = iter(holm([one.p_value for one in tested]))
-    found = []
-    for one in pairings:
-        if one.paired is not None:
-            difference = one.paired.difference
-            # of flips, where all differ the same way
-            least_p = 2.0 ** (1 - one.paired.scatter.units)
-            can_differ = one.paired.ties < difference.n and least_p * len(tested) < SIGNIFICANT
-            least = detectable_difference(difference, len(tested)) if can_differ else None
-            one = replace(one, p=next(p_values), detectable=least)
-        found.append(one)
-    return tuple(found)
+    tested = iter(adjust_together([one.paired for one in pairings if one.paired is not None]))
+    return tuple(
+        one if one.paired is None else replace(one, paired=next(tested)) for one in pairings
+    )
 
 
 def pairing_to_dict(one: Pairing) -> dict[str, Any]:
     """A pairing as JSON values: the paired difference, or `not_comparable`."""
     if one.paired is None:
         return {"not_comparable": one.error.cause if one.error is not None else ""}
-    more = {
-        "p_holm": one.p,
-        "detectable": one.detectable,
-        "direction": one.direction,
-        "remark": one.remark,
-    }
-    return asdict(one.paired) | more
+    return asdict(one.paired) | {"direction": one.direction, "remark": one.remark}

@@ -11,7 +11,7 @@ from typing import Any
 
 from plumbline.config.imports import import_needed
 from plumbline.errors import RecipeError
-from plumbline.evaluation.statistics import mean_interval
+from plumbline.evaluation.summary import reward_interval
 from plumbline.records import Evaluation, Example, Judged, Unjudged
 from plumbline.runs import output_guard
 from plumbline.storage import clear_os_errors
@@ -64,7 +64,7 @@ def write_log(path: Path, evaluation: Evaluation, examples: Sequence[Example]) -
     rows: list[Judged | Unjudged] = [*evaluation.rows, *evaluation.unjudged]
     order = {name: number for number, name in enumerate(asked)}
     rows.sort(key=lambda row: order[row.id])
-    reward = mean_interval(evaluation.rewards(), evaluation.clusters())
+    reward = reward_interval(evaluation)
     metrics = {
         name: log.EvalMetric(name=name, value=value)
         for name, value in (

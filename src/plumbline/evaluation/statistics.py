@@ -143,7 +143,7 @@ def is_surely_over(values: ArrayLike, limit: float, clusters: Clusters = None) -
     """
     array = np.asarray(values, dtype=np.float64)
     over = paired_difference(np.full_like(array, limit), array, clusters)
-    return direction(over.difference, over.p_value) == "rise"
+    return over.direction == "rise"
 
 
 def t_interval(values: ArrayLike) -> Interval:
@@ -412,6 +412,21 @@ class PairedDifference:
     """The least margin that two one-sided tests at 5 % say the difference is smaller than, up or
     down."""
     scatter: Scatter = NOTHING
+    p_holm: float | None = None
+    """Adjusted, where it is one of several; see `adjust_together`."""
+    detectable: float | None = None
+    """Then the least difference that these examples show four times in five; None where no pair
+    differs, or their clusters are too few for any."""
+
+    @property
+    def p(self) -> float:
+        """What speaks of a change."""
+        return self.p_value if self.p_holm is None else self.p_holm
+
+    @property
+    def direction(self) -> Direction:
+        """Whether the second is better, worse, or not shown to differ."""
+        return direction(self.difference, self.p)
 
 
 def paired_difference(
@@ -520,6 +535,18 @@ def holm(p_values: Sequence[float]) -> list[float]:
         worst = max(worst, min(1.0, p_values[index] * (len(adjusted) - rank)))
         adjusted[index] = worst
     return adjusted
+
+
+def adjust_together(changes: Sequence[PairedDifference]) -> list[PairedDifference]:
+    """Differences that are shown together, each with its p-value adjusted for all of them."""
+    tests, found = len(changes), []
+    for one, p in zip(changes, holm([one.p_value for one in changes]), strict=True):
+        # of flips, where all differ the same way
+        least_p = 2.0 ** (1 - one.scatter.units)
+        can_differ = one.ties < one.difference.n and least_p * tests < SIGNIFICANT
+        detectable = detectable_difference(one.difference, tests) if can_differ else None
+        found.append(replace(one, p_holm=p, detectable=detectable))
+    return found
 
 
 def count_units_within(change: PairedDifference, margin: float) -> UnitCount:

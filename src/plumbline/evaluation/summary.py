@@ -3,7 +3,7 @@ and ceiling."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from plumbline.evaluation.evaluate import ORACLE
@@ -54,6 +54,11 @@ def figures(rows: Sequence[Judged], headline: Headline | None) -> dict[str, Inte
     return found | {
         figure.key: _figure(rows, figure) for figure in (headline.figures if headline else ())
     }
+
+
+def reward_interval(evaluation: Evaluation) -> Interval:
+    """The mean reward of an evaluation with its interval."""
+    return mean_interval(evaluation.rewards(), evaluation.clusters())
 
 
 def by_stratum(evaluation: Evaluation) -> dict[str, dict[str, Interval]]:
@@ -123,7 +128,7 @@ def summarise(
         "seed": evaluation.seed,
         "n": len(rows),
         "clusters": len(set(evaluation.clusters() or ())) or len(rows),
-        "reward": asdict(mean_interval(evaluation.rewards(), evaluation.clusters())),
+        "reward": asdict(reward_interval(evaluation)),
         "figures": _intervals_to_dict(figures(rows, evaluation.headline)),
         "readings": {
             name: asdict(mean_interval([row.readings[name] for row in having], clusters_of(having)))
@@ -257,3 +262,70 @@ def part_means(rows: Sequence[Judged]) -> dict[str, Interval]:
         for name, (values, clusters) in found.items()
         if values
     }
+
+
+# -- strict and lenient readings -------------------------------------------------------------------
+
+STRICT, LENIENT, EXACT = "strict", "lenient", "exact"
+
+
+@dataclass(frozen=True, slots=True)
+class RescuedAnswers:
+    """Answers that strict parsing scores as 0 although they earn something, and those whose content
+    is right."""
+
+    n: int
+    earning: int
+    right: int | None
+    """None where the parts are those of the strict reading, which say nothing about these
+    answers."""
+
+
+def reading_names(evaluations: Iterable[Evaluation]) -> list[str]:
+    """Every reading, strict first, lenient second."""
+    names = {name for evaluation in evaluations for row in evaluation.rows for name in row.readings}
+    return [*(n for n in (STRICT, LENIENT) if n in names), *sorted(names - {STRICT, LENIENT})]
+
+
+def reward_reading(evaluations: Iterable[Evaluation]) -> str | None:
+    """The reading that the reward is, on every judged answer; None where it is none of them."""
+    rows = [row for evaluation in evaluations for row in evaluation.rows if row.readings]
+    names = {name for row in rows for name in row.readings}
+    same = [
+        n for n in names if all(abs(row.readings.get(n, -1.0) - row.reward) < TIE for row in rows)
+    ]
+    return next((n for n in (LENIENT, STRICT, *sorted(names)) if n in same), None)
+
+
+def has_both(evaluation: Evaluation) -> bool:
+    """Whether answers were read both ways."""
+    return any(STRICT in row.readings and LENIENT in row.readings for row in evaluation.rows)
+
+
+def count_rescued(rows: Iterable[Judged], form: Sequence[str]) -> RescuedAnswers:
+    """Count the answers that only the lenient reading pays; `form` names the parts that are not
+    content."""
+    both = [row for row in rows if STRICT in row.readings and LENIENT in row.readings]
+    paid = [row for row in both if row.readings[STRICT] <= TIE < row.readings[LENIENT]]
+    is_known = all(abs(row.reward - row.readings[LENIENT]) < TIE for row in paid)
+    return RescuedAnswers(
+        len(both), len(paid), sum(is_right(row, form) for row in paid) if is_known else None
+    )
+
+
+def is_right(row: Judged, form: Sequence[str]) -> bool:
+    """Whether an answer's content is right; what it loses by its form (a code fence, say) does not
+    matter.
+
+    A part named `exact` decides, where there is one: it may allow a number to be a little off.
+    """
+    content = {
+        name: value for name, value in row.parts.items() if value is not None and name not in form
+    }
+    if EXACT in content:
+        return content[EXACT] >= EARNED
+    return (
+        min(content.values()) >= EARNED
+        if content
+        else row.readings.get(LENIENT, row.reward) >= EARNED
+    )

@@ -24,9 +24,9 @@ from plumbline.reports.templating import escape_markdown, render_template
 from plumbline.reports.view import RunView
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.metadata import ModelMetadata
-from plumbline.runs.record import STAGES
+from plumbline.runs.record import STAGES, RunRecord
 from plumbline.runs.remote import check_named, local_model
-from plumbline.runs.run import Listener, Run
+from plumbline.runs.run import Listener
 from plumbline.storage import SMALL, read_bytes, read_object
 from plumbline.tasks.task import Task
 from plumbline.version import __version__
@@ -62,7 +62,7 @@ class ExportSource:
     """A model to export, and what is known of it."""
 
     model: str
-    run: Run | None
+    run: RunRecord | None
     """Where its run's records are still beside it."""
     stage: str
     metadata: ModelMetadata | None
@@ -82,7 +82,7 @@ def find_source(given: str, public: str | None = None) -> ExportSource:
         ModelError: there is no model, or a link leads out of its folder or its base's.
     """
     if (Path(given) / "recipe.yaml").is_file():
-        run: Run | None = Run.read(Path(given))
+        run: RunRecord | None = RunRecord.read(Path(given))
         assert run is not None
         done = [stage for stage in STAGES if run.is_done(stage)]
         if not done:
@@ -93,7 +93,7 @@ def find_source(given: str, public: str | None = None) -> ExportSource:
         check_source(model)
         folder = find_run(model)
         run, stage = (
-            (None, "") if folder is None else (Run.read(folder), Path(model).absolute().name)
+            (None, "") if folder is None else (RunRecord.read(folder), Path(model).absolute().name)
         )
     if Path(model).is_dir():
         check_links(Path(model))
@@ -262,7 +262,7 @@ def model_card(
     head |= {"pipeline_tag": "text-generation", "tags": ["plumbline", family]}
     metadata = source.metadata
     known = {} if metadata is None else metadata.tasks or {metadata.task: {"name": metadata.task}}
-    checked = read_histories(run.folder) if run is not None and run.files["metrics"].size() else []
+    checked = read_histories(run.folder) if run is not None and run.metrics else []
     examined = [(history.name, examine(history, CHECKS)) for history in checked]
     return (
         render_template(

@@ -5,19 +5,18 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from plumbline.checks.diagnosis.watch import EVENT
+from plumbline.evaluation.comparison import Comparison, QuantityChange
 from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.statistics import Interval, mean_interval
-from plumbline.records import Judged, clusters_of
-from plumbline.reports.comparisons import (
+from plumbline.evaluation.summary import (
     LENIENT,
     STRICT,
-    Comparison,
-    QuantityChange,
     count_rescued,
     reading_names,
     reward_reading,
 )
-from plumbline.reports.tables import Cell, Column, Row, Table, read_interval
+from plumbline.records import Judged, clusters_of
+from plumbline.reports.table_formats import Cell, Column, Row, Table, read_interval
 from plumbline.reports.view import RunView, stage_name
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey
 
@@ -39,7 +38,7 @@ def all_tables(view: RunView) -> list[Table]:
     watched = [watch_table(view)] if view.watch_outcomes else []
     if view.tasks:
         return [tasks_table(view), *watched, timings_table(view)]
-    comparisons = view.compare_on_each_split(view.compare_last_two)
+    comparisons = view.compare_on_each_split()
     tables = [
         stages_table(view, view.splits),
         differences_table(view, view.splits),
@@ -268,7 +267,7 @@ def _change_cells(
 ) -> tuple[int, Interval, Interval, Interval, float, int, int, int]:
     """The cells under n, before, after, difference, p, and the counts."""
     pairs = change.paired
-    shown = (pairs.difference.n, change.before, change.after, pairs.difference, change.p)
+    shown = (pairs.difference.n, change.before, change.after, pairs.difference, pairs.p)
     return (*shown, pairs.wins, pairs.losses, pairs.ties)
 
 
@@ -343,7 +342,7 @@ def watch_table(view: RunView) -> Table:
     """The recipe's watch rules, with what each did while the run trained, and what the records say
     of it now."""
     done: dict[str, list[str]] = {}
-    for event in view.events:
+    for event in view.run.events:
         if event["kind"] == EVENT:
             done.setdefault(str(event.get("rule")), []).append(
                 f"{event.get('action')} at step {event.get('step')}"

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.evaluation.statistics import Interval
-from plumbline.reports import numbers
+from plumbline.reports.format_numbers import format_interval, format_metric, is_finite
 from plumbline.reports.templating import format_coordinate, render_template
 
 Values = NDArray[np.float64]
@@ -372,7 +372,9 @@ def _place_layer(layer: Line | Level, x: Scale, y: Scale, label: str) -> _Drawn:
     finite = np.flatnonzero(np.isfinite(layer.values))
     if len(finite):
         last = float(layer.values[finite[-1]])
-        drawn.tip = f"{layer.label or label}: {numbers.format_metric(last)} at step {layer.steps[finite[-1]]:g}"
+        drawn.tip = (
+            f"{layer.label or label}: {format_metric(last)} at step {layer.steps[finite[-1]]:g}"
+        )
         drawn.look, drawn.path = "line", _path(xs, values, y)
         drawn.name = (y(last), layer.label, layer.style) if layer.label else None
     return drawn
@@ -398,9 +400,9 @@ def _points(layer: Points, x: Scale, y: Scale, shift: float, *, crowded: bool) -
                 _band(xs, [i.low for i in intervals], [i.high for i in intervals], y)
             )
     for at, index, one in zip(xs, kept, intervals, strict=True):
-        has_bar = not crowded and numbers.is_finite(one.low) and numbers.is_finite(one.high)
+        has_bar = not crowded and is_finite(one.low) and is_finite(one.high)
         ends = (y(one.low), y(one.high)) if has_bar else None
-        tip = f"step {layer.steps[index]:g}, {layer.label}: {numbers.format_interval(one)}, n = {one.n}"
+        tip = f"step {layer.steps[index]:g}, {layer.label}: {format_interval(one)}, n = {one.n}"
         drawn.marks.append((at, y(one.mean), ends, "small" if crowded else layer.shape, tip))
     drawn.name = (y(float(means[-1])), layer.label, layer.style)
     return drawn
@@ -485,9 +487,7 @@ def dot_chart(
         x_range: of the axis.
         x_title: under the axis.
     """
-    references = [
-        (name, interval) for name, interval in references if numbers.is_finite(interval.mean)
-    ]
+    references = [(name, interval) for name, interval in references if is_finite(interval.mean)]
     left = 14 + 6.6 * max((len(name[:22]) for name, _, _ in rows), default=4)
     right = WIDTH - 12 - 6.8 * max((len(note) for _, _, note in rows), default=0)
     top = 8.0 + 16 * len(references)

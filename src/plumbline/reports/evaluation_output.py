@@ -22,7 +22,8 @@ from plumbline.evaluation.inspect_log import check_log, write_log
 from plumbline.evaluation.replays import RULE
 from plumbline.evaluation.statistics import Interval
 from plumbline.evaluation.summary import ACCURACY, REWARD, RIGHT, TITLES, summarise_with_references
-from plumbline.reports.tables import Cell, Column, Row, Table, read_interval
+from plumbline.reports import page_sections
+from plumbline.reports.table_formats import Cell, Column, Row, Table, read_interval
 from plumbline.reports.templating import PageSection, is_page, render_page, render_section
 from plumbline.runs import output_guard
 from plumbline.runs.evaluations import Replay, is_evaluation, write_evaluation
@@ -304,7 +305,11 @@ def evaluation_page(summary: Values, replays: Sequence[Replay] = ()) -> str:
         for table in tables[1:]
     ]
     if replays:
-        sections.append(render_section("replays", "Episodes, replayed", replays={RULE: replays}))
+        sections.append(
+            render_section(
+                "replays", "Episodes, replayed", replays={RULE: replays}, sections=page_sections
+            )
+        )
     return render_page(f"{title} · Plumbline", sections)
 
 

@@ -12,16 +12,16 @@ from rich.table import Table as Terminal
 from rich.text import Text
 
 from plumbline.errors import make_visible
+from plumbline.evaluation.compared_runs import ComparedRun, Lineage, StageResult
 from plumbline.evaluation.comparison import Pairing
-from plumbline.evaluation.history import ComparedRun, Lineage, StageResult
 from plumbline.evaluation.statistics import Interval
 from plumbline.recipe import Recipe
-from plumbline.reports import numbers
 from plumbline.reports.charts import Layer, Mark, dot_chart, numbers_of, smoothed_lines, wide_chart
-from plumbline.reports.tables import Cell, Column, Row, Table
+from plumbline.reports.format_numbers import format_duration, format_fixed, is_finite
+from plumbline.reports.table_formats import Cell, Column, Row, Table
 from plumbline.reports.templating import ChartFigure, render_page, render_section
 from plumbline.runs.lineage import changes_text
-from plumbline.runs.run import Run
+from plumbline.runs.record import RunRecord
 from plumbline.storage import dumps
 
 STYLES = {"greedy": ("c1", "circle"), "sampled": ("c2", "hollow")}
@@ -82,7 +82,7 @@ def _run_cells(member: ComparedRun) -> tuple[Cell, ...]:
         "↳\u00a0" * min(member.depth, 3) + member.name,
         str(member.origin) if member.origin else None,
         f"{run.started:%Y-%m-%d %H:%M}" if run.started else None,
-        numbers.format_duration(run.seconds) if run.seconds else None,
+        format_duration(run.seconds) if run.seconds else None,
         ", ".join(steps) or None,
         "; ".join([status + control, *member.problems]),
         f"{changes_text(member.changes, FEW)} (than {member.against})" if member.against else None,
@@ -112,9 +112,9 @@ def comparisons_table(found: Lineage) -> Table:
                 paired.before,
                 paired.after,
                 paired.difference,
-                one.p,
+                paired.p,
                 describe_comparison(one, found),
-                one.detectable,
+                paired.detectable,
             )
             cells += (paired.difference.n, paired.p_value)
         rows.append((one.run, one.against, one.asked, *cells))
@@ -188,7 +188,7 @@ def history_terminal(found: Lineage) -> RenderableType:
     for pairing in found.pairings:
         if (paired := pairing.paired) is not None:
             name = f"{number[pairing.run]}-{number.get(pairing.against, 'start')}"
-            tested = (paired.before, paired.after, paired.difference, pairing.p, pairing.detectable)
+            tested = (paired.before, paired.after, paired.difference, paired.p, paired.detectable)
             style = {"rise": "green", "fall": "red", "same": ""}[pairing.direction]
             differences.append(Row((name, pairing.asked, *tested), style))
         if (said := describe_comparison(pairing, found)) not in {*SAYS.values(), OTHER_SEED}:
@@ -277,7 +277,7 @@ def _figure(title: str, rubric: str, runs: dict[str, list[StageResult]]) -> Char
     ]
     every = [one for results in runs.values() for one in results]
     label = f"{title}: reward by run; " + ", ".join(
-        f"{name} {numbers.format_fixed(one.reward.mean)} {one.mode}"
+        f"{name} {format_fixed(one.reward.mean)} {one.mode}"
         for name, results in runs.items()
         for one in results
     )
@@ -353,7 +353,7 @@ def seeds_terminal(summed: Outcomes) -> Terminal:
     for row in table.rows:
         *cells, change, n, _ = row.cells
         assert isinstance(change, Interval)
-        said = f"{change:+.3f}" if numbers.is_finite(change.low) else f"{change.mean:+.3f}"
+        said = f"{change:+.3f}" if is_finite(change.low) else f"{change.mean:+.3f}"
         rows.append(Row((*cells, said, n), row.style))
     title = (
         "over seeds: the mean of their differences, with Student's interval, each 95 %; below it "
@@ -387,7 +387,7 @@ def seeds_table(summed: Outcomes) -> Table:
 def sweep_page(
     recipe: Recipe,
     summed: Outcomes,
-    runs: Sequence[tuple[str, int, Run]],
+    runs: Sequence[tuple[str, int, RunRecord]],
     failed: Outcomes,
     command: str,
 ) -> str:
@@ -413,10 +413,10 @@ def sweep_page(
     )
 
 
-def _seed_figures(runs: Sequence[tuple[str, int, Run]]) -> list[ChartFigure]:
+def _seed_figures(runs: Sequence[tuple[str, int, RunRecord]]) -> list[ChartFigure]:
     """For each variant and task a chart of the reward in training, a line a seed; of evaluations
     alike."""
-    groups: dict[str, list[tuple[int, Run]]] = {}
+    groups: dict[str, list[tuple[int, RunRecord]]] = {}
     for label, seed, run in runs:
         groups.setdefault(label.removesuffix(f"seed={seed}").strip(), []).append((seed, run))
     kinds = (
@@ -433,7 +433,7 @@ def _seed_figures(runs: Sequence[tuple[str, int, Run]]) -> list[ChartFigure]:
                 if rows := [row for row in run.rows("rl") if row.get(key) is not None]:
                     steps, values = (numbers_of(row[one] for row in rows) for one in ("step", key))
                     layers += smoothed_lines(steps, values, SEEDS[at % len(SEEDS)], f"seed {seed}")
-                    ends.append(f"seed {seed} {numbers.format_fixed(float(values[-1]))}")
+                    ends.append(f"seed {seed} {format_fixed(float(values[-1]))}")
             if layers:
                 title = ", ".join(filter(None, ("Reward", label, task)))
                 chart, narrow = wide_chart(layers, f"{title} {what}; at the end {', '.join(ends)}")

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from plumbline.config.imports import import_needed
 from plumbline.errors import make_visible, to_visible_line
+from plumbline.evaluation import comparison
 from plumbline.evaluation.statistics import skill
-from plumbline.reports import numbers
+from plumbline.reports import format_numbers
 from plumbline.storage import open_regular
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ else:
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 GENERATOR = '<meta name="generator" content="Plumbline">'
 """How a page of ours is known (`is_page`)."""
+RECIPE = 16_000
+"""Characters of a recipe that are shown."""
 PICTURES = "; img-src data:"
 """What a page with pictures is allowed, too: those that stand in the file itself."""
 MINUS = re.compile(r"(?<=[ (\[>])-(?=\d)")
@@ -98,14 +101,6 @@ def _environment() -> "Environment":
     import_needed("jinja2", "a report")  # commands that make no page start without it
     import jinja2
 
-    from plumbline.reports import (  # they render templates, too
-        build_tables,
-        comparisons,
-        sections,
-        verdict,
-    )
-    from plumbline.reports.view import stage_name
-
     @jinja2.pass_context
     def escaped(context: jinja2.runtime.Context, value: object) -> Markup:
         if isinstance(value, Markup):
@@ -133,17 +128,12 @@ def _environment() -> "Environment":
     made.filters["clipped"] = lambda text, limit: clip_html(text, limit)[0]
     made.filters["base64"] = lambda data: base64.b64encode(data).decode()
     made.globals |= {
-        "numbers": numbers,
-        "sections": sections,
-        "tables": build_tables,
-        "comparisons": comparisons,
-    }
-    made.globals |= {
-        "verdict": verdict,
-        "stage_name": stage_name,
+        "numbers": format_numbers,
+        "comparison": comparison,
         "skill": skill,
         "clip_html": clip_html,
         "zip": zip,
+        "RECIPE": RECIPE,
     }
     return made
 

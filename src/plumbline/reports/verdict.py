@@ -11,10 +11,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from plumbline.errors import IncomparableError
-from plumbline.evaluation.comparison import describe_trial
+from plumbline.evaluation.comparison import Comparison, QuantityChange, describe_trial
 from plumbline.evaluation.statistics import count_units_within
-from plumbline.reports import numbers
-from plumbline.reports.comparisons import Comparison, QuantityChange
+from plumbline.reports.format_numbers import (
+    format_count,
+    format_fixed,
+    format_interval,
+    format_p_equation,
+    format_signed,
+)
 from plumbline.reports.view import Bounds, RunView, stage_name
 from plumbline.runs.evaluations import EvaluationKey
 
@@ -83,7 +88,9 @@ def stage_verdict(
         )
     elif negative_control and reward.direction == "same":
         clauses.append("that is what a negative control should show")
-    if reward.direction == "same" and reward.paired.difference.excludes_zero != (reward.p < 0.05):
+    if reward.direction == "same" and reward.paired.difference.excludes_zero != (
+        reward.paired.p < 0.05
+    ):
         clauses.append("the interval and the test disagree, so this is not called a change")
     if other is not None and other.reward.direction != reward.direction:
         moved = MOVED[other.reward.direction]
@@ -134,7 +141,7 @@ def run_verdict(view: RunView) -> Verdict:
         what = "No stage has been evaluated yet" if not view.finished else "No stage was evaluated"
         return Verdict(f"{prefix}{what}, so nothing can be said about the reward.", "", missing)
     split, mode = view.headline
-    found = view.compare_last_two(split, mode)
+    found = view.compare_last(split, mode)
     if found is None:
         (stage,) = view.evaluated_stages(split, mode)
         evaluation = view.evaluations[EvaluationKey(stage, split, mode)]
@@ -142,7 +149,7 @@ def run_verdict(view: RunView) -> Verdict:
         sentence = (
             f"{prefix}Only {stage_name(stage)} has been evaluated on {split}: it earns a {mode} "
             "reward of "
-            f"{numbers.format_interval(reward)} on "
+            f"{format_interval(reward)} on "
             f"{_examples(reward.n)}{_bounds(view.bounds(evaluation))}."
         )
         return Verdict(
@@ -157,7 +164,7 @@ def run_verdict(view: RunView) -> Verdict:
     )
     beside = view.compare(split, other, found.before, found.after) if other else None
     evaluation = view.evaluations[EvaluationKey(found.after, split, mode)]
-    whole = view.compare_first_to_last(split, mode)
+    whole = view.compare_last(split, mode, first=0)
     is_control = view.negative_control and found.after == "rl"
     result = stage_verdict(
         found,
@@ -203,18 +210,18 @@ def _of_tasks(view: RunView) -> Verdict:
 def rise_sentences(view: RunView) -> list[str]:
     """By how much the reward rose on each split, from the first stage to the last."""
     return [
-        f"On {one.split} ({numbers.format_count(len(one.pairs))} examples) the {one.mode} reward "
-        f"{MOVED[one.reward.direction]}: {numbers.format_fixed(one.reward.before.mean)} "
+        f"On {one.split} ({format_count(len(one.pairs))} examples) the {one.mode} reward "
+        f"{MOVED[one.reward.direction]}: {format_fixed(one.reward.before.mean)} "
         f"{stage_name(one.before)}, "
-        f"{numbers.format_fixed(one.reward.after.mean)} {stage_name(one.after)}, difference "
-        f"{numbers.format_interval(one.reward.paired.difference, sign=True)}."
+        f"{format_fixed(one.reward.after.mean)} {stage_name(one.after)}, difference "
+        f"{format_interval(one.reward.paired.difference, sign=True)}."
         for one in view.rises
     ]
 
 
 def _examples(n: int, split: str = "") -> str:
     held_out = split if split.startswith("held-out") else f"held-out {split}".strip()
-    return f"{numbers.format_count(n)} {held_out} example{'' if n == 1 else 's'}"
+    return f"{format_count(n)} {held_out} example{'' if n == 1 else 's'}"
 
 
 def _claim(comparison: Comparison, margin: float) -> str:
@@ -224,22 +231,21 @@ def _claim(comparison: Comparison, margin: float) -> str:
     sure = _describe_certainty(reward)
     if reward.direction != "same":
         return (
-            f"{what} from {numbers.format_fixed(reward.before.mean)} to "
-            f"{numbers.format_fixed(reward.after.mean)}: {sure}"
+            f"{what} from {format_fixed(reward.before.mean)} to "
+            f"{format_fixed(reward.after.mean)}: {sure}"
         )
     if reward.paired.ties == difference.n:
         return (
             f"{what}: every example earned the same before and after "
-            f"({numbers.format_fixed(reward.after.mean)} on average)"
+            f"({format_fixed(reward.after.mean)} on average)"
         )
     found = (
-        f"{what} ({numbers.format_fixed(reward.before.mean)} to {numbers.format_fixed(reward.after.mean)}: "
-        f"{sure})"
+        f"{what} ({format_fixed(reward.before.mean)} to {format_fixed(reward.after.mean)}: {sure})"
     )
     if reward.paired.within <= margin:
         return f"{found}: there is no difference larger than {margin:g}"
     wanted, scatter = count_units_within(reward.paired, margin), reward.paired.scatter
-    possible = numbers.format_fixed(reward.paired.within, 2)
+    possible = format_fixed(reward.paired.within, 2)
     there = f", where there are {scatter.units}," if scatter.units < scatter.n else ""
     others = (
         f"; more examples of the same {scatter.units} cannot" if wanted.needs_other_clusters else ""
@@ -252,7 +258,9 @@ def _claim(comparison: Comparison, margin: float) -> str:
 
 
 def _describe_certainty(change: QuantityChange) -> str:
-    return f"{numbers.format_interval(change.paired.difference, sign=True)}, {numbers.format_p_equation(change.p)}"
+    paired = change.paired
+    difference = format_interval(paired.difference, sign=True)
+    return f"{difference}, {format_p_equation(paired.p)}"
 
 
 def _bounds(bounds: Bounds | None) -> str:
@@ -260,9 +268,9 @@ def _bounds(bounds: Bounds | None) -> str:
         return "; no baseline and no oracle stand beside it"
     parts = []
     if bounds.floor is not None:
-        parts.append(f"the best baseline earns {numbers.format_fixed(bounds.floor[1].mean)}")
+        parts.append(f"the best baseline earns {format_fixed(bounds.floor[1].mean)}")
     if bounds.oracle is not None:
-        oracle = numbers.format_fixed(bounds.oracle.mean)
+        oracle = format_fixed(bounds.oracle.mean)
         parts.append(f"the oracle {oracle}" if parts else f"the oracle earns {oracle}")
     else:
         parts.append("there is no oracle, so the ceiling is unknown")
@@ -284,9 +292,7 @@ def _first_to_last(comparison: Comparison, whole: Comparison) -> str:
     moved = {"rise": "higher than", "fall": "lower than", "same": "not shown to differ from"}[
         reward.direction
     ]
-    change = (
-        f"{numbers.format_fixed(reward.before.mean)} to {numbers.format_fixed(reward.after.mean)}"
-    )
+    change = f"{format_fixed(reward.before.mean)} to {format_fixed(reward.after.mean)}"
     shared = reward.paired.difference.n
     on = (
         ""
@@ -319,24 +325,23 @@ def _change_origin(comparison: Comparison) -> str:
     share = comparison.form_share
     assert share is not None
     both = f"format ({_largest_changes(form)}) and content ({_largest_changes(content)}) both {MOVED[direction]}"
-    gained = f"{numbers.format_signed(share.from_changed)} of the difference comes from the"
-    said = f"{both}; {gained} {numbers.format_count(share.changed)} answers whose format changed"
+    gained = f"{format_signed(share.from_changed)} of the difference comes from the"
+    said = f"{both}; {gained} {format_count(share.changed)} answers whose format changed"
     if share.rest is None or share.rest.direction == direction:
         return said
     rest = share.rest.paired.difference
-    others = f"the change of the other {numbers.format_count(rest.n)}"
+    others = f"the change of the other {format_count(rest.n)}"
     unclear = (
         "cannot be told from 0" if share.rest.direction == "same" else "is the other way round"
     )
-    return f"{said}, and {others} {unclear} ({numbers.format_interval(rest, sign=True)})"
+    return f"{said}, and {others} {unclear} ({format_interval(rest, sign=True)})"
 
 
 def _largest_changes(changes: Sequence[QuantityChange], most: int = 3) -> str:
     """The largest changes by name: `parse +0.370, alone +0.210`."""
     largest = sorted(changes, key=lambda change: -abs(change.paired.difference.mean))
     named = [
-        f"{change.name} {numbers.format_signed(change.paired.difference.mean)}"
-        for change in largest[:most]
+        f"{change.name} {format_signed(change.paired.difference.mean)}" for change in largest[:most]
     ]
     more = len(largest) - most
     return ", ".join(named) + (f" and {more} more" if more > 0 else "")

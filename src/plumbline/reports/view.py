@@ -4,7 +4,7 @@ metrics, events.
 Nothing here is rendered, and nothing is computed that `evaluation.summary` does not define.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -19,16 +19,19 @@ from plumbline.checks.diagnosis.readers import own
 from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.checks.diagnosis.watch import RuleHistory, replay_rules
 from plumbline.errors import IncomparableError
-from plumbline.evaluation.comparison import align_rows, restrict_to_examples
+from plumbline.evaluation.comparison import (
+    Comparison,
+    compare_stages,
+    read_references,
+    restrict_to_examples,
+)
 from plumbline.evaluation.evaluate import ORACLE
-from plumbline.evaluation.statistics import Interval, mean_interval
-from plumbline.evaluation.summary import summarise
+from plumbline.evaluation.statistics import Interval
+from plumbline.evaluation.summary import reward_interval, summarise
 from plumbline.records import Evaluation, Example, Headline
-from plumbline.reports.comparisons import Comparison, compare_stages
 from plumbline.runs.evaluations import INDEX, REFERENCE, EvaluationKey, Replay, read_replays
-from plumbline.runs.record import STAGES
-from plumbline.runs.run import QUIET, Run
-from plumbline.storage import read_object
+from plumbline.runs.record import STAGES, RunRecord, order_stages
+from plumbline.runs.run import QUIET
 
 NAMES = {"base": "Base", "sft": "SFT"}
 _RL = ContextVar("what the stage of RL is called", default="GRPO")
@@ -54,7 +57,7 @@ class Bounds:
 class RunView:
     """A run as a report sees it. Everything is computed once, when it is first asked for."""
 
-    run: Run
+    run: RunRecord
     given: Mapping[str, Mapping[str, Example]] = field(default_factory=dict)
     """Held-out examples by task and id, as far as they are known."""
     task: str = ""
@@ -63,7 +66,6 @@ class RunView:
     whole: "RunView | None" = None
     """The run that this is one task of."""
     _summaries: dict[EvaluationKey, dict[str, Any]] = field(default_factory=dict)
-    _rewards: dict[int, Interval] = field(default_factory=dict)
     _compared: dict[tuple[str, ...], Comparison | IncomparableError] = field(default_factory=dict)
 
     @cached_property
@@ -86,14 +88,9 @@ class RunView:
         """Every evaluation of the task; none where there are several."""
         return {
             replace(key, task=""): found
-            for key, found in self.all_evaluations.items()
+            for key, found in self.run.evaluations().items()
             if key.task == self.task
         }
-
-    @cached_property
-    def all_evaluations(self) -> dict[EvaluationKey, Evaluation]:
-        """Every evaluation of the run, of all tasks."""
-        return self.run.evaluations() if self.whole is None else self.whole.all_evaluations
 
     @cached_property
     def metrics(self) -> dict[str, list[dict[str, Any]]]:
@@ -103,48 +100,31 @@ class RunView:
             return {
                 "rl": [_task_metrics(row, self.task) for row in self.whole.metrics.get("rl", [])]
             }
-        rows: dict[str, list[dict[str, Any]]] = {}
-        for row in self.run.files["metrics"].rows():
-            rows.setdefault(row["stage"], []).append(row)
-        return {stage: rows[stage] for stage in order_stages(rows)}
-
-    @cached_property
-    def timings(self) -> list[dict[str, Any]]:
-        """The rows of timings."""
-        return self.run.files["timings"].rows()
+        return self.run.metrics
 
     @cached_property
     def seconds(self) -> dict[tuple[str, str], float]:
         """Where the recorded seconds went: by (stage, kind of work), in the order of training."""
-        spent: dict[str, dict[str, float]] = {}
-        for row in self.timings:
-            stage = spent.setdefault(row["stage"], {})
-            for key, value in row.items():
-                if key.startswith("time/") and value is not None:
-                    work = WORK.get(key, key.removeprefix("time/"))
-                    stage[work] = stage.get(work, 0.0) + float(value)
-        return {
-            (stage, work): seconds
-            for stage in order_stages(spent)
-            for work, seconds in spent[stage].items()
-        }
+        spent: dict[tuple[str, str], float] = {}
+        for stage, rows in self.run.timings.items():
+            for row in rows:
+                for key, value in row.items():
+                    if key.startswith("time/") and value is not None:
+                        work = stage, WORK.get(key, key.removeprefix("time/"))
+                        spent[work] = spent.get(work, 0.0) + float(value)
+        return spent
 
     @cached_property
     def samples(self) -> list[dict[str, Any]]:
         """The rollouts of training."""
         if self.whole is not None:
             return [row for row in self.whole.samples if row.get("task") == self.task]
-        return self.run.files["samples"].rows()
-
-    @cached_property
-    def events(self) -> list[dict[str, Any]]:
-        """What the user should know."""
-        return self.run.files["events"].rows()
+        return self.run.samples
 
     @cached_property
     def warnings(self) -> list[dict[str, Any]]:
         """The events that say that something is amiss."""
-        return [event for event in self.events if event["kind"] not in QUIET]
+        return [event for event in self.run.events if event["kind"] not in QUIET]
 
     @cached_property
     def watch_outcomes(self) -> list[RuleHistory]:
@@ -171,12 +151,6 @@ class RunView:
             if self.metrics and not self.whole
             else []
         )
-
-    @cached_property
-    def environment(self) -> dict[str, Any]:
-        """Versions and machine; empty before they are recorded."""
-        path = self.run.folder / "environment.json"
-        return read_object(path) if path.exists() else {}
 
     @cached_property
     def finished(self) -> bool:
@@ -251,26 +225,16 @@ class RunView:
         """`summarise` of an evaluation, with floor, ceiling and skill where references stand beside
         it."""
         if key not in self._summaries:
-            evaluation = self.evaluations[key]
-            beside = {} if key.stage == REFERENCE else self._references(evaluation)
-            self._summaries[key] = summarise(evaluation, beside or None)
+            beside = {} if key.stage == REFERENCE else self._references(self.evaluations[key])
+            self._summaries[key] = summarise(self.evaluations[key], beside or None)
         return self._summaries[key]
 
     def _references(self, evaluation: Evaluation) -> dict[str, Evaluation]:
-        """The references on exactly the examples of an evaluation; those that lack one of them are
-        left out."""
-        return {
-            key.mode: found
-            for key, reference in self.evaluations.items()
-            if key.stage == REFERENCE
-            and key.split == evaluation.split
-            and (found := align_rows(reference, evaluation))
-        }
+        return read_references(self.run, self.task, evaluation)
 
     def bounds(self, evaluation: Evaluation) -> Bounds:
         """Floor and ceiling on the examples of an evaluation."""
-        found = self._references(evaluation)
-        means = {name: mean_interval(one.rewards(), one.clusters()) for name, one in found.items()}
+        means = {name: reward_interval(one) for name, one in self._references(evaluation).items()}
         oracle = means.pop(ORACLE, None)
         return Bounds(max(means.items(), key=lambda item: item[1].mean) if means else None, oracle)
 
@@ -292,12 +256,8 @@ class RunView:
         return {name: sorted(series[name], key=lambda point: point[0]) for name in order}
 
     def reward(self, evaluation: Evaluation) -> Interval:
-        """The mean reward with its interval, computed once for every evaluation."""
-        if id(evaluation) not in self._rewards:
-            self._rewards[id(evaluation)] = mean_interval(
-                evaluation.rewards(), evaluation.clusters()
-            )
-        return self._rewards[id(evaluation)]
+        """The mean reward with its interval."""
+        return reward_interval(evaluation)
 
     # -- comparisons -------------------------------------------------------------------------------
 
@@ -314,19 +274,17 @@ class RunView:
             self._compared[name] = compare_stages(split, mode, (before, first), (after, second))
         return self._compared[name]
 
-    def compare_first_to_last(self, split: str, mode: str) -> Comparison | IncomparableError | None:
-        """The last stage against the first: what all of the training did."""
-        stages = self.evaluated_stages(split, mode)
-        return self.compare(split, mode, stages[0], stages[-1]) if len(stages) > 1 else None
-
     def evaluated_stages(self, split: str, mode: str) -> list[str]:
         """The stages that were evaluated on a split in a mode."""
         return [stage for stage in self.stages if self.final(stage, split, mode) is not None]
 
-    def compare_last_two(self, split: str, mode: str) -> Comparison | IncomparableError | None:
-        """The last stage against the one before."""
+    def compare_last(
+        self, split: str, mode: str, first: int = -2
+    ) -> Comparison | IncomparableError | None:
+        """The last stage against the one before; against the first (`first=0`) it is what all of
+        the training did."""
         stages = self.evaluated_stages(split, mode)
-        return self.compare(split, mode, stages[-2], stages[-1]) if len(stages) > 1 else None
+        return self.compare(split, mode, stages[first], stages[-1]) if len(stages) > 1 else None
 
     @cached_property
     def headline(self) -> tuple[str, str] | None:
@@ -343,7 +301,7 @@ class RunView:
 
     def headline_comparison(self) -> Comparison | None:
         """The comparison that the verdict speaks of, if there is one."""
-        found = self.compare_last_two(*self.headline) if self.headline else None
+        found = self.compare_last(*self.headline) if self.headline else None
         return found if isinstance(found, Comparison) else None
 
     @cached_property
@@ -356,18 +314,16 @@ class RunView:
             else []
         )
 
-    def compare_on_each_split(
-        self, compare: Callable[[str, str], Comparison | IncomparableError | None]
-    ) -> list[Comparison]:
-        """What `compare` (`compare_last_two`, `compare_first_to_last`) finds on every split, decoded as the
-        verdict's answers were."""
+    def compare_on_each_split(self, first: int = -2) -> list[Comparison]:
+        """What `compare_last` finds on every split, decoded as the verdict's answers were."""
         mode = self.headline[1] if self.headline else "greedy"
-        return [one for split in self.splits if isinstance(one := compare(split, mode), Comparison)]
+        found = (self.compare_last(split, mode, first) for split in self.splits)
+        return [one for one in found if isinstance(one, Comparison)]
 
     @cached_property
     def rises(self) -> list[Comparison]:
         """The first stage against the last on every split."""
-        return self.compare_on_each_split(self.compare_first_to_last)
+        return self.compare_on_each_split(first=0)
 
     @property
     def has_breakdown(self) -> bool:
@@ -400,18 +356,13 @@ def _mode_order(mode: str) -> tuple[bool, str]:
     return mode not in {"greedy", "sampled"}, mode
 
 
-def order_stages(stages: Mapping[str, Any] | set[str]) -> list[str]:
-    """Stages in the order of training; others after them, by name."""
-    return [*(stage for stage in STAGES if stage in stages), *sorted(set(stages) - set(STAGES))]
-
-
 def stage_name(stage: str) -> str:
     """What people call a stage."""
     return _RL.get() if stage == "rl" else NAMES.get(stage, stage)
 
 
 @contextmanager
-def use_stage_names(run: Run) -> Iterator[None]:
+def use_stage_names(run: RunRecord) -> Iterator[None]:
     """A context in which a run's stage of RL is called by its algorithm."""
     before = _RL.set(run.recipe.rl.algorithm.title if run.recipe.rl is not None else _RL.get())
     try:

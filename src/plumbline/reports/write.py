@@ -3,6 +3,7 @@ always the same bytes."""
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
@@ -11,20 +12,31 @@ from rich.table import Table
 from rich.text import Text
 
 from plumbline.errors import to_visible_line
+from plumbline.evaluation.comparison import Comparison
 from plumbline.records import Example
-from plumbline.reports import sections
+from plumbline.reports import build_tables, page_sections, verdict
 from plumbline.reports.build_tables import all_tables, watch_table
-from plumbline.reports.comparisons import Comparison
-from plumbline.reports.numbers import format_fixed
+from plumbline.reports.format_numbers import format_fixed
 from plumbline.reports.templating import PageSection, render_page, render_section, render_template
 from plumbline.reports.verdict import Verdict, rise_sentences, run_verdict
 from plumbline.reports.view import RunView, stage_name, use_stage_names
 from plumbline.runs.output_guard import check_links
+from plumbline.runs.record import RunRecord
 from plumbline.runs.run import Run
 from plumbline.storage import shorten, write_text
 
+CALLED: Mapping[str, Any] = {
+    "sections": page_sections,
+    "tables": build_tables,
+    "verdict": verdict,
+    "stage_name": stage_name,
+}
+"""What the templates of a run's page call."""
 
-def write_report(run: Run, examples: Mapping[str, Mapping[str, Example]] | None = None) -> Path:
+
+def write_report(
+    run: Run | RunRecord, examples: Mapping[str, Mapping[str, Example]] | None = None
+) -> Path:
     """Write a run's report into its directory, finished or not.
 
     Args:
@@ -40,8 +52,9 @@ def write_report(run: Run, examples: Mapping[str, Mapping[str, Example]] | None 
         DataError: a record cannot be read.
         StorageError: the directory cannot be written, or a link in it leads the tables out of it.
     """
-    with use_stage_names(run):
-        files = _files(RunView(run, examples or {}))
+    record = RunRecord(run.folder, recipe=run.recipe)
+    with use_stage_names(record):
+        files = _files(RunView(record, examples or {}))
     check_links(run.folder, "tables")
     # last of all: a record that cannot be read leaves no half of a report
     for name, text in files.items():
@@ -61,7 +74,7 @@ def _files(view: RunView) -> dict[str, str]:
                 f"{place / table.name}.tex": table.to_latex(),
             }
     marked = render_template(
-        "report.md", view=view, said=said
+        "report.md", view=view, said=said, **CALLED
     )  # to paste into an issue or a model card
     files |= {"report.md": marked.rstrip() + "\n", "report.html": html_report(view, said)}
     return files
@@ -71,8 +84,8 @@ def html_report(view: RunView, said: Verdict) -> str:
     """The HTML file; of several tasks with sections for each. A section with nothing to say is left
     out."""
     made = [
-        render_section("top", "", "first_screen", view=view, said=said),
-        render_section("checked", "What the checks say", "facts", pairs=sections.check_facts(view)),
+        _section("top", "", "first_screen", view=view, said=said),
+        _section("checked", "What the checks say", "facts", pairs=page_sections.check_facts(view)),
     ]
     for one in view.tasks or [view]:
         headings = {
@@ -87,21 +100,29 @@ def html_report(view: RunView, said: Verdict) -> str:
         anchor, name = (f"-{one.task}", f": {one.task}") if one.task else ("", "")
         for what, heading in headings.items():
             made.append(
-                render_section(
-                    what + anchor, heading + name, what, view=one, replays=sections.replays(one)
+                _section(
+                    what + anchor,
+                    heading + name,
+                    what,
+                    view=one,
+                    replays=page_sections.replays(one),
                 )
             )
     if view.tasks:
-        made.append(render_section("curves", "Curves", view=view))
+        made.append(_section("curves", "Curves", view=view))
     made += [
         PageSection(
             "watch", "Watch rules", watch_table(view).to_html() if view.watch_outcomes else ""
         ),
-        render_section("next", "What to do next", "facts", pairs=sections.next_facts(view)),
-        render_section("cost", "Time and tokens", view=view),
-        render_section("record", "Recipe, environment, events", view=view),
+        _section("next", "What to do next", "facts", pairs=page_sections.next_facts(view)),
+        _section("cost", "Time and tokens", view=view),
+        _section("record", "Recipe, environment, events", view=view),
     ]
     return render_page(f"{view.run.recipe.name} · Plumbline", [one for one in made if one.body])
+
+
+def _section(anchor: str, heading: str, template: str = "", **values: object) -> PageSection:
+    return render_section(anchor, heading, template, **CALLED, **values)
 
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -128,13 +149,13 @@ def _curve(view: RunView) -> Text | None:
 
 def _answers(view: RunView) -> Table | None:
     """Held-out answers of the first evaluated stage and of the last, chosen by
-    `comparisons.select_examples`."""
-    compared = view.compare_first_to_last(*view.headline) if view.headline else None
+    `comparison.select_examples`."""
+    compared = view.compare_last(*view.headline, first=0) if view.headline else None
     if not isinstance(compared, Comparison):
         return None
     before, after = stage_name(compared.before), stage_name(compared.after)
     table = Table("gold answer", before, after, "reward", box=SIMPLE_HEAD, show_lines=True)
-    for picked, _, gold, _ in sections.side_by_side_answers(view, compared):
+    for picked, _, gold, _ in page_sections.side_by_side_answers(view, compared):
         cells = [
             _cell(text) for text in (gold or "", picked.before.completion, picked.after.completion)
         ]
@@ -151,10 +172,11 @@ def _cell(text: str) -> Text:
     return Text(shorten(to_visible_line(text), MOST_CHARACTERS, "…"))
 
 
-def run_summary(run: Run) -> RenderableType:
+def run_summary(run: Run | RunRecord) -> RenderableType:
     """The end of a run: its verdict, where the report and the model are, and what to do next."""
-    view = RunView(run)
-    with use_stage_names(run):
+    record = RunRecord(run.folder, recipe=run.recipe)
+    view = RunView(record)
+    with use_stage_names(record):
         said = run_verdict(view)
         shown = [(_curve(one), _answers(one)) for one in view.tasks or [view]]
     lines: list[RenderableType] = [Text(said.sentence, style="bold")]
@@ -168,11 +190,11 @@ def run_summary(run: Run) -> RenderableType:
             ]
         lines += [part for part in pictures if part is not None]
     result = run.result() or {}
-    trust = " --trust-code" * any(one.name == "jsonl" for one in run.recipe.each_task.values())
+    trust = " --trust-code" * any(one.name == "jsonl" for one in record.recipe.each_task.values())
     lines.append(
         Text(f"\nreport  {run.folder / 'report.html'}\nmodel   {result.get('model', '-')}\n")
     )
-    if run.recipe.model.name is None:
+    if record.recipe.model.name is None:
         lines.append(
             Text(
                 "A tiny model can gain in format and style, not in knowledge. With a real one:\n"

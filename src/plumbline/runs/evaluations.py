@@ -59,6 +59,11 @@ class EvaluationKey:
             [f"{self.stage}{step}", *([self.task] if self.task else []), self.split, self.mode]
         )
 
+    @property
+    def asked(self) -> str:
+        """What was asked, of whatever model: task, split and mode."""
+        return f"{self.task} {self.split} {self.mode}".strip()
+
     @classmethod
     def parse(cls, text: str) -> Self:
         """The key that `str` wrote.

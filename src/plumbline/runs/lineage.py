@@ -11,7 +11,7 @@ one in force, and an event says from which step on, and what stood there before.
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from plumbline.recipe import Recipe, differences, value_differences
 from plumbline.recipe.sections import NO_RESULT
 from plumbline.runs import output_guard
 from plumbline.runs.metadata import ModelMetadata
-from plumbline.runs.record import RunRecord, read_record
+from plumbline.runs.record import RunRecord
 from plumbline.storage import clear_read_errors, dumps, file_begins_with, shorten
 
 UNSAID = ("name", *NO_RESULT)
@@ -108,7 +108,7 @@ def list_runs(folders: Sequence[Path]) -> tuple[list[RunRecord], dict[str, str]]
             folder, folder.name if _is_run(folder) else "", DEEPEST, set()
         ):
             if what is None:
-                runs.setdefault(place.resolve(), read_record(place, name or place.resolve().name))
+                runs.setdefault(place.resolve(), RunRecord(place, name or place.resolve().name))
             else:
                 others[str(place)] = what
     if not runs:
@@ -119,7 +119,9 @@ def list_runs(folders: Sequence[Path]) -> tuple[list[RunRecord], dict[str, str]]
         )
     # runs of several folders may have one name
     twice = len({run.name for run in runs.values()}) < len(runs)
-    return [replace(run, name=str(run.folder)) if twice else run for run in runs.values()], others
+    return [
+        RunRecord(run.folder, str(run.folder)) if twice else run for run in runs.values()
+    ], others
 
 
 def _walk(
@@ -224,7 +226,7 @@ def _start_model(run: RunRecord, places: Mapping[Path, RunRecord]) -> Origin:
                 same = [
                     one
                     for one in others
-                    if metadata.recipe == f"{one.recipe.get('name')} {one.identity}"
+                    if metadata.recipe == f"{one.values.get('name')} {one.identity}"
                 ]
                 if len(same) == 1:
                     return Origin(model, same[0].name, metadata.stage)
@@ -264,9 +266,9 @@ def group_versions(runs: Sequence[RunRecord], begun: Mapping[str, Origin]) -> li
     """The runs whose recipes differ in the seed at most, together, in the order of time."""
     found: dict[str, list[RunRecord]] = {}
     for run in _by_time(runs):
-        if run.recipe:
+        if run.values:
             content = {
-                key: value for key, value in run.recipe.items() if key not in {*UNSAID, "seed"}
+                key: value for key, value in run.values.items() if key not in {*UNSAID, "seed"}
             }
             found.setdefault(
                 _kind(run, begun[run.name]) + json.dumps(content, sort_keys=True), []
@@ -295,7 +297,7 @@ def find_predecessors(runs: Sequence[RunRecord], begun: Mapping[str, Origin]) ->
         ]
         last = (evaluated or earlier or [[]])[-1]
         for run in version:
-            same = [one for one in last if one.recipe.get("seed") == run.recipe.get("seed")]
+            same = [one for one in last if one.values.get("seed") == run.values.get("seed")]
             if last:
                 found[run.name] = (same or last)[-1].name
             elif parent := begun[run.name].run:
@@ -325,14 +327,14 @@ def list_changes(before: RunRecord, after: RunRecord) -> list[KeyChange]:
     A section that only one of them has is one change, from or to None.
     """
     found: list[KeyChange] = []
-    for key, old, new in value_differences(before.recipe, after.recipe):
-        top = _missing_section(key, before.recipe, after.recipe)
+    for key, old, new in value_differences(before.values, after.values):
+        top = _missing_section(key, before.values, after.values)
         if key.partition(".")[0] in UNSAID or any(top == one for one, *_ in found):
             continue
         change = (
             (key, old, new)
             if top is None
-            else (top, _value_at(before.recipe, top), _value_at(after.recipe, top))
+            else (top, _value_at(before.values, top), _value_at(after.values, top))
         )
         found.append(KeyChange(*change))
     return found

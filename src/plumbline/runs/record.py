@@ -1,26 +1,25 @@
-"""A run's folder as it is read: the one reader of recipe, records, evaluations and outcome.
+"""A run as it is read: the one reader of recipe, records, evaluations and outcome.
 
-A `RunFolder` reads what is asked for, and raises where that cannot be read; `run.Run`, which
-writes, is one. A `RunRecord` is what a run is as a whole, as far as it can be read: how far it
-came, and what ended it. What a row of each record file must be, which a report takes for granted,
-is checked when it is read.
+A `RunFolder` has the files, each read as it is now; `run.Run`, which writes them, is one. A
+`RunRecord` is the run that they make, each read once: what reports, checks, decisions and listings
+look at. What a row of each record file must be, which a report takes for granted, is checked when
+it is read.
 """
 
 import fcntl
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from plumbline.config.overrides import as_mapping, read_yaml
-from plumbline.errors import PlumblineError, RecipeError, RunError
+from plumbline.errors import DataError, PlumblineError, RecipeError, RunError
 from plumbline.recipe import Recipe, load_recipe
 from plumbline.records import Evaluation
 from plumbline.runs import output_guard
@@ -206,16 +205,6 @@ class RunFolder:
                 paths = []
         return {EvaluationKey.parse(path.stem): path for path in paths}
 
-    def final_keys(self) -> list[EvaluationKey]:
-        """The evaluations after the stages, by the names of their files.
-
-        Raises:
-            DataError: the folder cannot be read, or a name is that of none.
-        """
-        return [
-            key for key in self.evaluation_files() if key.step is None and key.stage != REFERENCE
-        ]
-
     def evaluations(self) -> dict[EvaluationKey, Evaluation]:
         """Every evaluation, in the order of the file names.
 
@@ -263,42 +252,224 @@ def last_model(source: str) -> str:
 # -- a run as a whole ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunRecord(RunFolder):
-    """One run, as far as it can be read."""
+class _Listed(NamedTuple):
+    """What a listing says of a run, as far as it can be read."""
 
-    folder: Path
-    name: str
-    """Its folder, from the one that was asked for."""
-    status: Status
-    why: str = ""
-    """What stopped it, or what is damaged."""
-    recipe: Mapping[str, Any] = field(default_factory=dict)
-    """Resolved, as plain values; empty where it cannot be read."""
-    identity: str = ""
-    """Of the recipe; empty for one that another version wrote."""
-    started: datetime | None = None
-    """When it began: the event, or else the time of its oldest file."""
-    seconds: float = 0.0
-    """Of recorded training."""
-    steps: Mapping[str, int] = field(default_factory=dict)
-    """The last recorded step of each stage."""
-    finals: tuple[EvaluationKey, ...] = ()
-    """The evaluations after its last stage that has any."""
-    starts: tuple[EvaluationKey, ...] = ()
-    """The evaluations of the model from elsewhere that it began from."""
-    summaries: Mapping[str, Any] = field(default_factory=dict)
-    """What `result.json` says of the evaluations, by key."""
+    values: Mapping[str, Any]
+    identity: str
+    result: Mapping[str, Any] | None
+    rows: Sequence[Mapping[str, Any]]
+    events: Sequence[Mapping[str, Any]]
+    keys: Sequence[EvaluationKey]
+    damage: str
+
+
+class RunRecord(RunFolder):
+    """One run, each of its records read once, when it is first asked for.
+
+    What cannot be read raises a DataError, but for what a listing says: there the run is damaged,
+    and that part is empty.
+
+    Args:
+        folder: of the run.
+        name: of a listed run: its folder, from the one that was asked for.
+        recipe: where it is known already.
+    """
+
+    def __init__(self, folder: Path, name: str = "", recipe: Recipe | None = None) -> None:
+        super().__init__(folder)
+        self.name = name
+        if recipe is not None:
+            self.recipe = recipe
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """The record of a finished or running run.
+
+        Raises:
+            RunError: it is no run directory.
+            RecipeError: its recipe is none of this version.
+        """
+        return cls(folder, recipe=load_recipe(recipe_file(folder), written=True))
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """What the run does, resolved."""
+        return load_recipe(recipe_file(self.folder), written=True)
+
+    @cached_property
+    def metrics(self) -> dict[str, list[dict[str, Any]]]:
+        """The metrics rows of each stage that has any, in the order of training."""
+        return _by_stage(self.files["metrics"].rows())
+
+    @cached_property
+    def timings(self) -> dict[str, list[dict[str, Any]]]:
+        """Where the seconds went, in the same way."""
+        return _by_stage(self.files["timings"].rows())
+
+    @cached_property
+    def samples(self) -> list[dict[str, Any]]:
+        """The rollouts of training."""
+        return self.files["samples"].rows()
+
+    @cached_property
+    def events(self) -> list[dict[str, Any]]:
+        """What the user should know."""
+        return self.files["events"].rows()
+
+    @cached_property
+    def environment(self) -> dict[str, Any]:
+        """Versions and machine; empty before they are recorded."""
+        path = self.folder / "environment.json"
+        return read_object(path) if path.exists() else {}
+
+    @cached_property
+    def evaluation_paths(self) -> dict[EvaluationKey, Path]:
+        """Which evaluations there are, and where."""
+        return self.evaluation_files()
+
+    @cached_property
+    def _evaluations(self) -> dict[EvaluationKey, Evaluation]:
+        return {}
+
+    def rows(self, stage: str) -> list[dict[str, Any]]:
+        """The metrics rows of a stage."""
+        return self.metrics.get(stage, [])
+
+    def read_evaluation(self, key: EvaluationKey) -> Evaluation:
+        """One of the evaluations."""
+        if key not in self._evaluations:
+            path = self.evaluation_paths.get(key, self.evaluation_file(key))
+            self._evaluations[key] = read_evaluation(path)
+        return self._evaluations[key]
+
+    def evaluations(self) -> dict[EvaluationKey, Evaluation]:
+        """All of them."""
+        return {key: self.read_evaluation(key) for key in self.evaluation_paths}
+
+    # -- as a listing has it -----------------------------------------------------------------------
+
+    @cached_property
+    def _listed(self) -> _Listed:
+        wrong: list[str] = []
+
+        def attempt(read: Callable[[], Found]) -> Found | None:
+            try:
+                return read()
+            except PlumblineError as error:
+                wrong.append(error.cause)
+                return None
+
+        values, identity = attempt(lambda: read_recipe(self.folder)) or ({}, "")
+        result = attempt(self.result)
+        by_stage = attempt(lambda: self.timings or self.metrics) or {}
+        events = attempt(lambda: self.events) or []
+        keys = attempt(lambda: self.evaluation_paths) or ()
+        rows = [row for rows in by_stage.values() for row in rows]
+        return _Listed(
+            *(values, identity, result, rows, events),
+            keys=[key for key in keys if key.step is None and key.stage != REFERENCE],
+            damage=wrong[0] if wrong else "",
+        )
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """The recipe as plain values, resolved; empty where it cannot be read."""
+        return self._listed.values
+
+    @property
+    def identity(self) -> str:
+        """Of the recipe; empty for one that another version wrote."""
+        return self._listed.identity
+
+    @cached_property
+    def status(self) -> Status:
+        """How far it came."""
+        if self._listed.damage:
+            return "damaged"
+        if self._listed.result is not None:
+            return "finished"
+        if in_use(self.folder):
+            return "running"
+        return "never started" if is_blank(self.folder) else "stopped"
+
+    @property
+    def why(self) -> str:
+        """What stopped it, or what is damaged."""
+        if self.status in {"finished", "running"}:
+            return ""
+        turns = {"started", "resumed", "stopped"}
+        last = next((row for row in reversed(self._listed.events) if row["kind"] in turns), None)
+        stopped = last["message"] if last is not None and last["kind"] == "stopped" else ""
+        killed = "killed, or its machine went down" if self.status == "stopped" else ""
+        return self._listed.damage or stopped or killed
+
+    @cached_property
+    def started(self) -> datetime | None:
+        """When it began: the event, or else the time of its oldest file."""
+        return _start_time(self.folder, self._listed.events)
+
+    @property
+    def seconds(self) -> float:
+        """Of recorded training."""
+        return float(
+            sum(
+                value
+                for row in self._listed.rows
+                for key, value in row.items()
+                if key.startswith("time/") and value is not None
+            )
+        )
+
+    @property
+    def steps(self) -> dict[str, int]:
+        """The last recorded step of each stage."""
+        found: dict[str, int] = {}
+        for row in self._listed.rows:
+            found[row["stage"]] = max(found.get(row["stage"], 0), row["step"])
+        return found
+
+    @cached_property
+    def finals(self) -> tuple[EvaluationKey, ...]:
+        """The evaluations after its last stage that was trained here and has any."""
+        trained = list(self.planned) or (["base"] if self.values else STAGES)
+        for stage in reversed(trained):
+            if found := tuple(key for key in self._listed.keys if key.stage == stage):
+                return found
+        return ()
+
+    @property
+    def starts(self) -> tuple[EvaluationKey, ...]:
+        """The evaluations of the model from elsewhere that it began from."""
+        elsewhere = self.section("model").get("name") is not None
+        if not elsewhere or not self.finals or self.finals[0].stage == "base":
+            return ()
+        return tuple(key for key in self._listed.keys if key.stage == "base")
+
+    @property
+    def summaries(self) -> Mapping[str, Any]:
+        """What `result.json` says of the evaluations, by key."""
+        return as_mapping((self._listed.result or {}).get("evaluations"))
 
     def section(self, name: str) -> Mapping[str, Any]:
         """A section of the recipe; empty where it has none."""
-        return as_mapping(self.recipe.get(name))
+        return as_mapping(self.values.get(name))
 
     @property
     def planned(self) -> dict[str, int | None]:
         """The stages that its recipe trains, in order, with their steps; None where these depend on
         the data."""
-        return _planned_stages(self.recipe)
+        if not self.values:
+            return {}
+        sections = {stage: self.values.get(stage) for stage in ("sft", "rl")}
+        if self.section("model").get("name") is None:
+            sections = {"base": as_mapping(self.section("model").get("tiny")), **sections}
+        steps = {
+            stage: as_mapping(section).get("steps")
+            for stage, section in sections.items()
+            if section or stage == "base"
+        }
+        return {stage: count if isinstance(count, int) else None for stage, count in steps.items()}
 
     @property
     def control(self) -> bool:
@@ -306,57 +477,17 @@ class RunRecord(RunFolder):
         return any(self.section("controls").values())
 
 
-def read_record(folder: Path, name: str) -> RunRecord:
-    """What a run is; what cannot be read makes it a damaged one."""
-    wrong: list[str] = []
-
-    def attempt(read: Callable[[], Found]) -> Found | None:
-        try:
-            return read()
-        except PlumblineError as error:
-            wrong.append(error.cause)
-            return None
-
-    values, identity = attempt(lambda: read_recipe(folder)) or ({}, "")
-    run = RunFolder(folder)
-    result = attempt(run.result)
-    rows = attempt(lambda: run.files["timings"].rows() or run.files["metrics"].rows()) or []
-    events = attempt(run.files["events"].rows) or []
-    keys = attempt(run.final_keys) or []
-    finals = _last_stage(keys, values)
-    elsewhere = (
-        as_mapping(values.get("model")).get("name") is not None
-        and finals
-        and finals[0].stage != "base"
-    )
-    steps: dict[str, int] = {}
+def _by_stage(rows: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
-        steps[row["stage"]] = max(steps.get(row["stage"], 0), row["step"])
-    seconds = [
-        value
-        for row in rows
-        for key, value in row.items()
-        if key.startswith("time/") and value is not None
-    ]
-    status, why = _status(folder, result is not None, events)
-    return RunRecord(
-        folder=folder,
-        name=name,
-        status="damaged" if wrong else status,
-        why=wrong[0] if wrong else why,
-        recipe=values,
-        identity=identity,
-        started=_start_time(folder, events),
-        seconds=float(sum(seconds)),
-        steps={
-            stage: steps[stage]
-            for stage in (*STAGES, *sorted(set(steps) - set(STAGES)))
-            if stage in steps
-        },
-        finals=finals,
-        starts=tuple(key for key in keys if key.stage == "base") if elsewhere else (),
-        summaries=as_mapping((result or {}).get("evaluations")),
-    )
+        found.setdefault(row["stage"], []).append(row)
+    return {stage: found[stage] for stage in order_stages(found)}
+
+
+def order_stages(stages: Iterable[str]) -> list[str]:
+    """Stages in the order of training; others after them, by name."""
+    there = set(stages)
+    return [*(stage for stage in STAGES if stage in there), *sorted(there - set(STAGES))]
 
 
 def recipe_file(folder: Path) -> Path:
@@ -372,6 +503,22 @@ def recipe_file(folder: Path) -> Path:
     return folder / "recipe.yaml"
 
 
+def read_plain_recipe(folder: Path) -> dict[str, Any]:
+    """The values in a run's recipe as they stand, whichever version wrote it; quick.
+
+    Raises:
+        DataError: they are none.
+    """
+    path = folder / "recipe.yaml"
+    try:
+        values = read_yaml(read_text(path, limit=SMALL), str(path), strict=False)
+    except RecipeError as error:
+        raise DataError(error.cause, error.fix) from error
+    if not isinstance(values, dict):
+        raise DataError(f"{path} holds no recipe", "give the folder of a run")
+    return values
+
+
 def read_recipe(folder: Path) -> tuple[Mapping[str, Any], str]:
     """A run's recipe as plain values, and its identity; of one that another version wrote, the
     values as they stand.
@@ -380,15 +527,15 @@ def read_recipe(folder: Path) -> tuple[Mapping[str, Any], str]:
         RunError: the folder has none.
         RecipeError: it is none.
     """
-    path = recipe_file(folder)
     try:
-        recipe: Recipe = load_recipe(path, written=True)
+        recipe = load_recipe(recipe_file(folder), written=True)
     except RecipeError:
-        values = read_yaml(read_text(path, RecipeError, SMALL), str(path))
-        model = values.get("model") if isinstance(values, dict) else None
-        if not isinstance(model, dict) or not isinstance(model.get("name", ""), str | None):
-            raise
-        return _to_json_value(values), ""
+        with suppress(DataError):
+            values = read_plain_recipe(folder)
+            model = values.get("model")
+            if isinstance(model, dict) and isinstance(model.get("name", ""), str | None):
+                return _to_json_value(values), ""
+        raise
     return _to_json_value(recipe.model_dump(mode="json")), recipe.identity()
 
 
@@ -404,49 +551,6 @@ def _to_json_value(value: Any) -> Any:
         or (isinstance(value, float) and math.isfinite(value))
     )
     return value if known else str(value)
-
-
-def _planned_stages(recipe: Mapping[str, Any]) -> dict[str, int | None]:
-    model = as_mapping(recipe.get("model"))
-    sections = {
-        "base": as_mapping(model.get("tiny")),
-        "sft": recipe.get("sft"),
-        "rl": recipe.get("rl"),
-    }
-    trained = {
-        "base": bool(recipe) and model.get("name") is None,
-        "sft": sections["sft"],
-        "rl": sections["rl"],
-    }
-    counts = {stage: as_mapping(sections[stage]).get("steps") for stage in STAGES if trained[stage]}
-    return {stage: steps if isinstance(steps, int) else None for stage, steps in counts.items()}
-
-
-def _last_stage(
-    keys: Sequence[EvaluationKey], recipe: Mapping[str, Any]
-) -> tuple[EvaluationKey, ...]:
-    """The keys of the last stage that was trained here and evaluated."""
-    trained = list(_planned_stages(recipe)) or (["base"] if recipe else STAGES)
-    for stage in reversed(trained):
-        if found := tuple(key for key in keys if key.stage == stage):
-            return found
-    return ()
-
-
-def _status(
-    folder: Path, finished: bool, events: Sequence[Mapping[str, Any]]
-) -> tuple[Status, str]:
-    said = next(
-        (row for row in reversed(events) if row["kind"] in {"started", "resumed", "stopped"}), None
-    )
-    stopped = said["message"] if said is not None and said["kind"] == "stopped" else ""
-    if finished:
-        return "finished", ""
-    if in_use(folder):
-        return "running", ""
-    if is_blank(folder):
-        return "never started", stopped
-    return "stopped", stopped or "killed, or its machine went down"
 
 
 def _start_time(folder: Path, events: Sequence[Mapping[str, Any]]) -> datetime | None:

@@ -47,8 +47,8 @@ from plumbline.runs.record import (
     STAGES,
     STOPPED,
     RunFolder,
+    RunRecord,
     is_blank,
-    recipe_file,
 )
 from plumbline.storage import clear_os_errors, one_line, read_object, write_json, write_text
 from plumbline.version import __version__
@@ -170,14 +170,9 @@ class Run(RunFolder):
             raise
         return run
 
-    @classmethod
-    def read(cls, folder: Path) -> "Run":
-        """Open a finished or running directory to look at it.
-
-        Raises:
-            RunError: it is no run directory.
-        """
-        return cls(folder, load_recipe(recipe_file(folder), written=True))
+    def record(self) -> RunRecord:
+        """What the folder holds now."""
+        return RunRecord(self.folder, recipe=self.recipe)
 
     def _is_same(self) -> bool:
         """Whether the folder was begun with this recipe: its records and the baselines' evaluations

@@ -20,8 +20,8 @@ from plumbline.reports.run_comparison import sweep_page
 from plumbline.runs import output_guard
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.observers import LiveView, open_trackers
-from plumbline.runs.record import STAGES
-from plumbline.runs.run import Observer, Run
+from plumbline.runs.record import STAGES, RunRecord
+from plumbline.runs.run import Observer
 from plumbline.storage import write_text
 from plumbline.training.pipeline import run_recipe
 
@@ -154,7 +154,7 @@ def run_sweep(
         rows.append(
             {**row, "error": str(failed)}
             if failed is not None
-            else row | _outcome(Run.read(places[label]))
+            else row | _outcome(RunRecord.read(places[label]))
         )
     return rows
 
@@ -297,7 +297,7 @@ def write_page(
         command: that made it.
     """
     runs = [
-        (row["variant"], row["seed"], Run.read(Path(row["folder"])))
+        (row["variant"], row["seed"], RunRecord.read(Path(row["folder"])))
         for row in rows
         if "error" not in row
     ]
@@ -334,7 +334,7 @@ def _check_some(recipes: Iterable[Recipe]) -> None:
         raise first
 
 
-def _outcome(run: Run) -> dict[str, Any]:
+def _outcome(run: RunRecord) -> dict[str, Any]:
     found = run.evaluations()
     stages = [stage for stage in STAGES if any(k.stage == stage and k.step is None for k in found)]
     split = run.recipe.evaluation.final[-1]

@@ -35,9 +35,8 @@ from plumbline.evaluation.statistics import (
 )
 from plumbline.recipe.decision_rules import Condition
 from plumbline.records import Evaluation, Judged
-from plumbline.runs.evaluations import EvaluationKey, read_evaluation
-from plumbline.runs.record import STAGES
-from plumbline.runs.run import Run
+from plumbline.runs.evaluations import EvaluationKey
+from plumbline.runs.record import STAGES, RunRecord
 
 MEAN, SAMPLED, READING = "mean_reward", "sampled_mean_reward", "reading/"
 EXACT = Scatter(1, 1, 1, 0.0)
@@ -69,22 +68,19 @@ class Estimate:
 
 
 class RunFigures:
-    """The records of one run as they are now, each read once.
+    """The figures of one run, by metric and step.
 
     Args:
-        run: where they are.
+        run: whose they are.
         trained: the rows of RL's metrics; None reads them.
 
     Raises:
-        DataError: a file among them cannot be read, or is not what it should be.
+        DataError: a record cannot be read, or is not what it should be.
     """
 
-    def __init__(self, run: Run, trained: Sequence[Mapping[str, Any]] | None = None) -> None:
+    def __init__(self, run: RunRecord, trained: Sequence[Mapping[str, Any]] | None = None) -> None:
         self.run, self.trained = run, run.rows("rl") if trained is None else trained
-        self.files = {
-            key: path for key, path in run.evaluation_files().items() if key.stage in STAGES
-        }
-        self._read: dict[EvaluationKey, Evaluation] = {}
+        self.keys = [key for key in run.evaluation_paths if key.stage in STAGES]
         # Rules are judged at every step: what they ask at each is found once.
         self._columns: dict[str, tuple[list[int], list[float]]] = {}
         self._steps: dict[str, Sequence[int]] = {}
@@ -139,7 +135,7 @@ class RunFigures:
         Raises:
             DataError: a file cannot be read.
         """
-        return [self._evaluation(key) for key in self._points(metric)[step]]
+        return [self.run.read_evaluation(key) for key in self._points(metric)[step]]
 
     def describe_step(self, metric: str, step: int) -> str:
         """Where in the run a step that `steps` has is: a step of RL, or the end of a stage."""
@@ -155,16 +151,9 @@ class RunFigures:
         """The metrics that could be meant."""
         trained = {key for row in self.trained for key in row if key.startswith("train/")}
         evaluated = [
-            f"eval/{name}"
-            for name in (MEAN, *filter(None, self.run.recipe.each_task))
-            if self.files
+            f"eval/{name}" for name in (MEAN, *filter(None, self.run.recipe.each_task)) if self.keys
         ]
         return [*evaluated, *sorted(trained)]
-
-    def _evaluation(self, key: EvaluationKey) -> Evaluation:
-        if key not in self._read:
-            self._read[key] = read_evaluation(self.files[key])
-        return self._read[key]
 
     def _resolve_metric(self, metric: str) -> tuple[list[str], str]:
         """The tasks that a metric of evaluations is of, and what of them; no task where there is no
@@ -191,7 +180,7 @@ class RunFigures:
         mode = "sampled" if what == SAMPLED else "greedy"
         points = {
             key.step: key
-            for key in self.files
+            for key in self.keys
             if key.step is not None
             and (key.task, key.mode, key.split) == (task, mode, section.split)
         }
@@ -201,7 +190,7 @@ class RunFigures:
                     name: EvaluationKey(stage, section.final[-1], mode, None, name)
                     for name in recipe.each_task
                 }
-                if all(key in self.files for key in ends.values()) and (
+                if all(key in self.keys for key in ends.values()) and (
                     stage != "rl" or recipe.rl is not None
                 ):
                     points[recipe.rl.steps if stage == "rl" and recipe.rl is not None else 0] = (
@@ -213,7 +202,7 @@ class RunFigures:
         return {
             step: key
             for step, key in points.items()
-            if any(value(row) is not None for row in self._evaluation(key).rows)
+            if any(value(row) is not None for row in self.run.read_evaluation(key).rows)
         }
 
 

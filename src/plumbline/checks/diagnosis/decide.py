@@ -24,14 +24,14 @@ from plumbline.checks.diagnosis.conditions import (
     judge_condition,
     subtract_estimates,
 )
-from plumbline.checks.diagnosis.routes import RoutingTable
+from plumbline.checks.diagnosis.routing_table import RoutingTable
 from plumbline.checks.diagnosis.watch import RuleHistory
 from plumbline.errors import IncomparableError, RecipeError, RunError
 from plumbline.evaluation.statistics import Interval
 from plumbline.recipe import Recipe, differences, load_recipe
 from plumbline.recipe.decision_rules import Change, Condition, DecideSection, Question
 from plumbline.runs.lineage import is_other_seed
-from plumbline.runs.run import Run
+from plumbline.runs.record import RunRecord
 from plumbline.storage import dumps, file_begins_with, write_text
 
 WIDTH = 100
@@ -115,7 +115,7 @@ def gather_evidence(folders: Sequence[Path]) -> Evidence:
     for folder in {folder.resolve(): folder for folder in folders}.values():
         if not folder.is_dir():
             raise RunError(f"{folder} is no folder", "give the folder of a run")
-        run = Run.read(folder)
+        run = RunRecord.read(folder)
         group = next((one for one in groups if is_other_seed(one[0].run.recipe, run.recipe)), None)
         if group is None:
             groups.append(group := [])
@@ -317,7 +317,7 @@ def _find_lowest(ranked: Mapping[str, tuple[int, Estimate]]) -> list[str]:
     ]
 
 
-def write_next_recipe(decision: Decision, run: Run, path: Path) -> list[tuple[str, Any, Any]]:
+def write_next_recipe(decision: Decision, run: RunRecord, path: Path) -> list[tuple[str, Any, Any]]:
     """Write the recipe that a decision leads to; it extends the recipe of the run.
 
     Args:

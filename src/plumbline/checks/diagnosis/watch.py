@@ -12,7 +12,9 @@ from typing import Any, Literal
 
 from plumbline.checks.diagnosis.conditions import Evidence, RunFigures, judge_condition
 from plumbline.checks.diagnosis.live import TrainingStage
+from plumbline.recipe import Recipe
 from plumbline.recipe.decision_rules import Condition, WatchRule
+from plumbline.runs.record import RunRecord
 from plumbline.runs.run import Run
 
 Action = Literal["stop", "warn", "noise"]
@@ -68,7 +70,7 @@ class Watcher:
     """
 
     def __init__(self, run: Run, stage: TrainingStage) -> None:
-        self.run, self.rules, self.stage = run, active_rules(run), stage
+        self.run, self.rules, self.stage = run, active_rules(run.recipe), stage
         self._rows: list[Mapping[str, Any]] | None = None
 
     def look(self, row: Mapping[str, Any]) -> RuleFinding | None:
@@ -85,7 +87,7 @@ class Watcher:
         if self._rows is None:
             self._rows = [one for one in self.run.rows("rl") if one["step"] < row["step"]]
         self._rows.append(row)
-        evidence = Evidence((RunFigures(self.run, self._rows),))
+        evidence = Evidence((RunFigures(self.run.record(), self._rows),))
         stop, state = None, self.stage.memory.setdefault(EVENT, {})
         for fired in judge_rules(self.rules, evidence, row, state):
             self.run.event(
@@ -102,9 +104,9 @@ class Watcher:
         return stop
 
 
-def active_rules(run: Run) -> dict[str, WatchRule]:
+def active_rules(recipe: Recipe) -> dict[str, WatchRule]:
     """The rules that are in force."""
-    return {name: rule for name, rule in run.recipe.watch.items() if rule is not None}
+    return {name: rule for name, rule in recipe.watch.items() if rule is not None}
 
 
 def judge_rules(
@@ -158,14 +160,14 @@ def _judge_rule(rule: WatchRule, evidence: Evidence) -> tuple[Action, str] | Non
     return noise
 
 
-def replay_rules(run: Run) -> list[RuleHistory]:
+def replay_rules(run: RunRecord) -> list[RuleHistory]:
     """What each rule of a run finds in its records, step by step, whether or not it was there while
     the run trained.
 
     Raises:
         DataError: a record cannot be read.
     """
-    rules = active_rules(run)
+    rules = active_rules(run.recipe)
     if not rules:
         return []
     records = RunFigures(run)

@@ -10,12 +10,10 @@ from typing import Any
 
 from plumbline.checks.diagnosis.history import Final, History, Kind, Sample
 from plumbline.checks.diagnosis.readers.rows import as_number, collect_series, find_series_name
-from plumbline.config.overrides import read_yaml
-from plumbline.errors import DataError, RecipeError
+from plumbline.errors import DataError
 from plumbline.recipe import walk_leaves
-from plumbline.runs.evaluations import REFERENCE, read_evaluation
-from plumbline.runs.record import STAGES, RunFolder
-from plumbline.storage import SMALL, read_text
+from plumbline.runs.evaluations import REFERENCE
+from plumbline.runs.record import STAGES, RunRecord, read_plain_recipe
 
 
 def find(path: Path) -> Path | None:
@@ -26,27 +24,25 @@ def find(path: Path) -> Path | None:
 
 def read(path: Path) -> list[History]:
     """See `Reader.read`."""
-    run, recipe = RunFolder(path), _read_recipe(path / "recipe.yaml")
+    run, recipe = RunRecord(path), read_plain_recipe(path)
     finals = [
         Final(
             stage=key.stage,
             split=key.split,
             mode=key.mode,
             task=key.task,
-            evaluation=read_evaluation(file),
+            evaluation=run.read_evaluation(key),
         )
-        for key, file in run.evaluation_files().items()
+        for key in run.evaluation_paths
         if key.step is None
     ]
-    rows = run.files["metrics"].rows()
-    samples = [parse_sample(row) for row in run.files["samples"].rows()]
-    stages = [stage for stage in STAGES if any(row["stage"] == stage for row in rows)]
+    rows, samples = run.metrics, [parse_sample(row) for row in run.samples]
+    stages = [stage for stage in STAGES if stage in rows]
     if not stages:
         raise DataError(
             f"{path} has recorded no step of training yet", "look at it again after its first step"
         )
-    rows += run.files["timings"].rows()
-    of = {stage: [row for row in rows if row["stage"] == stage] for stage in stages}
+    of = {stage: [*rows[stage], *run.timings.get(stage, ())] for stage in stages}
     return [
         replace(
             start_history(recipe, stage, of[stage]),
@@ -61,16 +57,6 @@ def read(path: Path) -> list[History]:
         )
         for stage in stages
     ]
-
-
-def _read_recipe(path: Path) -> dict[str, Any]:
-    try:
-        values = read_yaml(read_text(path, limit=SMALL), str(path), strict=False)
-    except RecipeError as error:
-        raise DataError(error.cause, error.fix) from error
-    if not isinstance(values, dict):
-        raise DataError(f"{path} holds no recipe", "give the folder of a run")
-    return values
 
 
 def start_history(

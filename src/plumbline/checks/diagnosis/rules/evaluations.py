@@ -37,7 +37,6 @@ from plumbline.evaluation.comparison import compare
 from plumbline.evaluation.statistics import (
     Interval,
     detectable_difference,
-    direction,
     mean_interval,
 )
 from plumbline.records import clusters_of
@@ -65,7 +64,7 @@ def find_gain(history: History) -> Iterator[Finding]:
                 causes=("other-metric",),
             )
             continue
-        change, way = compared.difference, direction(compared.difference, compared.p_value)
+        change, way = compared.difference, compared.direction
         evidence = {
             "where": after.where,
             "difference": change.mean,

@@ -12,15 +12,36 @@ import numpy as np
 
 from plumbline.checks.check import describe_missing_data
 from plumbline.checks.findings_output import list_remedies, summarise_counts
+from plumbline.evaluation.comparison import (
+    Comparison,
+    PickedExample,
+    QuantityChange,
+    select_examples,
+)
 from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.replays import RULE as REPLAYED
 from plumbline.evaluation.statistics import Interval
+from plumbline.evaluation.summary import (
+    LENIENT,
+    STRICT,
+    count_rescued,
+    has_both,
+    reading_names,
+    reward_reading,
+)
 from plumbline.policies.options import PretrainedModel
 from plumbline.records import Evaluation, Judged
-from plumbline.reports import charts, comparisons, numbers
+from plumbline.reports import charts
 from plumbline.reports.charts import Layer, Mark, Values
-from plumbline.reports.comparisons import LENIENT, STRICT, Comparison, count_rescued
-from plumbline.reports.tables import Column, Table
+from plumbline.reports.format_numbers import (
+    format_count,
+    format_duration,
+    format_fixed,
+    format_interval,
+    format_metric,
+    format_signed,
+)
+from plumbline.reports.table_formats import Column, Table
 from plumbline.reports.templating import ChartFigure, clip_html, typeset_minus
 from plumbline.reports.view import RunView, stage_name
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, Replay
@@ -52,8 +73,8 @@ def progress_text(view: RunView) -> str:
         return "This run is not finished: no step has been recorded yet."
     recipe, (stage, rows) = view.run.recipe, list(view.metrics.items())[-1]
     trained = {"rl": recipe.rl, "sft": recipe.sft}.get(stage, recipe.model.tiny)
-    of = f" of {numbers.format_count(trained.steps)}" if trained and trained.steps else ""
-    step = numbers.format_count(max(row["step"] for row in rows))
+    of = f" of {format_count(trained.steps)}" if trained and trained.steps else ""
+    step = format_count(max(row["step"] for row in rows))
     return f"This run is not finished: its last recorded step is {stage_name(stage)} {step}{of}."
 
 
@@ -96,13 +117,9 @@ def reward_rows(view: RunView, split: str) -> ChartFigure:
     the oracle."""
     keys = view.final_keys(split)
     evaluations = [view.evaluations[key] for key in keys]
-    named = comparisons.reward_reading(evaluations)
+    named = reward_reading(evaluations)
     second = next(
-        (
-            n
-            for n in (STRICT, LENIENT)
-            if n in comparisons.reading_names(evaluations) and n != named
-        ),
+        (n for n in (STRICT, LENIENT) if n in reading_names(evaluations) and n != named),
         None,
     )
     rows, said = [], []
@@ -112,8 +129,8 @@ def reward_rows(view: RunView, split: str) -> ChartFigure:
         readings = view.summary(key)["readings"]
         if second is not None and second in readings:
             marks.append(Mark(Interval(**readings[second]), f"{second} reading", "c2", "hollow"))
-        rows.append((label, marks, numbers.format_fixed(reward.mean)))
-        said.append(f"{label} {numbers.format_interval(reward)}")
+        rows.append((label, marks, format_fixed(reward.mean)))
+        said.append(f"{label} {format_interval(reward)}")
     references = {
         key.mode: view.reward(view.evaluations[key]) for key in view.reference_keys(split)
     }
@@ -129,7 +146,7 @@ def reward_rows(view: RunView, split: str) -> ChartFigure:
     return ChartFigure(
         title=f"Reward on {split}",
         chart=charts.dot_chart(rows, label=label, references=lines),
-        about=f"n = {', '.join(map(numbers.format_count, counts))}; bars are intervals of 95 % each.",
+        about=f"n = {', '.join(map(format_count, counts))}; bars are intervals of 95 % each.",
         keys=(*keyed, *([("c2", "hollow", f"{second} reading")] if second else [])),
     )
 
@@ -217,15 +234,13 @@ def _reward(view: RunView, rows: Rows) -> ChartFigure:
         bounds = view.bounds(points[-1][1])
         if bounds.oracle is not None:
             layers.append(
-                charts.Level(
-                    bounds.oracle.mean, f"oracle {numbers.format_fixed(bounds.oracle.mean)}"
-                )
+                charts.Level(bounds.oracle.mean, f"oracle {format_fixed(bounds.oracle.mean)}")
             )
         if bounds.floor is not None:
             layers.append(
                 charts.Level(
                     bounds.floor[1].mean,
-                    f"best baseline {numbers.format_fixed(bounds.floor[1].mean)}",
+                    f"best baseline {format_fixed(bounds.floor[1].mean)}",
                 )
             )
     layers += charts.smoothed_lines(steps, values, "c1", "train", band=True) if len(steps) else ()
@@ -347,7 +362,9 @@ def _ends_note(rows: Rows) -> str:
         if len(rows) <= SMALL_POINTS
         else f"{SMALL_POINTS} of the steps, evenly spread"
     )
-    return f"Beside each name: {ends}. Dots are {dots}, {drawn}; n = {numbers.format_count(len(rows))} steps."
+    return (
+        f"Beside each name: {ends}. Dots are {dots}, {drawn}; n = {format_count(len(rows))} steps."
+    )
 
 
 def _describe_ends(values: Values) -> str:
@@ -357,8 +374,8 @@ def _describe_ends(values: Values) -> str:
         return ""
     few = min(_end_length(len(values)), len(finite))
     return (
-        f"{numbers.format_metric(float(finite[:few].mean()))} → "
-        f"{numbers.format_metric(float(finite[-few:].mean()))}"
+        f"{format_metric(float(finite[:few].mean()))} → "
+        f"{format_metric(float(finite[-few:].mean()))}"
     )
 
 
@@ -397,17 +414,15 @@ def reading_sentences(view: RunView) -> list[str]:
 
 
 def _reading_sentence(stage: str, evaluation: Evaluation) -> str:
-    if not comparisons.has_both(evaluation):
+    if not has_both(evaluation):
         return f"{stage}: this task does not record a strict and a lenient reading."
     lost = count_rescued(evaluation.rows, evaluation.form)
-    n = numbers.format_count(lost.n)
+    n = format_count(lost.n)
     if not lost.earning:
         return f"{stage}: strict parsing scores none of {n} answers as 0 that earns something."
-    right = (
-        f"; {numbers.format_count(lost.right)} of them are right" if lost.right is not None else ""
-    )
+    right = f"; {format_count(lost.right)} of them are right" if lost.right is not None else ""
     return (
-        f"{stage}: strict parsing scores {numbers.format_count(lost.earning)} of {n} answers as 0 "
+        f"{stage}: strict parsing scores {format_count(lost.earning)} of {n} answers as 0 "
         "although they "
         f"earn something read leniently{right}."
     )
@@ -417,18 +432,16 @@ def lost_by_strict_parsing(view: RunView) -> tuple[str, str] | None:
     """How many answers only the lenient reading pays, before and after, and of how many; None where
     there is none."""
     evaluations = [view.evaluations[key] for key in view.headline_keys]
-    if not all(map(comparisons.has_both, evaluations)):
+    if not all(map(has_both, evaluations)):
         return None
     counts = [count_rescued(evaluation.rows, evaluation.form) for evaluation in evaluations]
     if not any(one.earning for one in counts):
         return None
-    under = (
-        f"of {numbers.format_count(counts[-1].n)} answers earn something leniently and 0 strictly"
-    )
-    right = [numbers.format_count(one.right) for one in counts if one.right is not None]
+    under = f"of {format_count(counts[-1].n)} answers earn something leniently and 0 strictly"
+    right = [format_count(one.right) for one in counts if one.right is not None]
     if len(right) == len(counts):
         under += f"; right ones among them: {' → '.join(right)}"
-    return " → ".join(numbers.format_count(one.earning) for one in counts), under
+    return " → ".join(format_count(one.earning) for one in counts), under
 
 
 # -- parts, strata and kinds -----------------------------------------------------------------------
@@ -441,17 +454,17 @@ def form_sentence(compared: Comparison | None) -> str:
         return ""
     total, rest = compared.reward.paired.difference, len(compared.pairs) - share.changed
     return (
-        f"Of the mean difference of {numbers.format_signed(total.mean)}, "
-        f"{numbers.format_signed(share.from_changed)} comes from the "
-        f"{numbers.format_count(share.changed)} answers whose format parts changed and "
-        f"{numbers.format_signed(share.from_rest)} from "
-        f"the {numbers.format_count(rest)} whose format stayed as it was."
+        f"Of the mean difference of {format_signed(total.mean)}, "
+        f"{format_signed(share.from_changed)} comes from the "
+        f"{format_count(share.changed)} answers whose format parts changed and "
+        f"{format_signed(share.from_rest)} from "
+        f"the {format_count(rest)} whose format stayed as it was."
     )
 
 
 def changes_figure(
     compared: Comparison,
-    changed: Sequence[comparisons.QuantityChange],
+    changed: Sequence[QuantityChange],
     title: str,
     x_title: str = "mean",
     *,
@@ -465,11 +478,9 @@ def changes_figure(
     for change in changed:
         name = change.name.removeprefix(prefix) or "(none)"
         marks = (Mark(change.before, before, "c2", "hollow"), Mark(change.after, after, "c1"))
-        rows.append(
-            (name, marks, typeset_minus(numbers.format_signed(change.paired.difference.mean)))
-        )
+        rows.append((name, marks, typeset_minus(format_signed(change.paired.difference.mean))))
         said.append(
-            f"{name} {numbers.format_fixed(change.before.mean)} to {numbers.format_fixed(change.after.mean)}"
+            f"{name} {format_fixed(change.before.mean)} to {format_fixed(change.after.mean)}"
         )
     return ChartFigure(
         title=title,
@@ -514,7 +525,7 @@ def best_and_worst_rollouts(view: RunView) -> list[Judged]:
 
 def side_by_side_answers(
     view: RunView, compared: Comparison
-) -> list[tuple[comparisons.PickedExample, str, str | None, Table | None]]:
+) -> list[tuple[PickedExample, str, str | None, Table | None]]:
     """The examples that are shown, each with its prompt and its gold answer, as far as known, and
     its values.
 
@@ -525,7 +536,7 @@ def side_by_side_answers(
     golds |= {name: one.gold for name, one in view.examples.items() if one.gold is not None}
     before, after = stage_name(compared.before), stage_name(compared.after)
     shown = []
-    for picked in comparisons.select_examples(compared):
+    for picked in select_examples(compared):
         name = picked.after.id
         messages = view.examples[name].messages if name in view.examples else ()
         prompt = next((m["content"] for m in reversed(messages) if m["role"] == "user"), "")
@@ -661,7 +672,7 @@ def next_facts(view: RunView) -> Facts:
 
 # -- what the run cost and what it was -------------------------------------------------------------
 
-MOST_EVENTS, RECIPE = 40, 16_000
+MOST_EVENTS = 40
 COMMANDS = (
     "# RUN is the run's directory\n"
     "plumbline run RUN/recipe.yaml --out runs/again     # the same recipe, from the start\n"
@@ -678,8 +689,7 @@ def seconds_figure(view: RunView) -> ChartFigure:
         (
             f"{stage_name(stage)}, {work}",
             seconds,
-            numbers.format_duration(seconds)
-            + (f" · {seconds / total * 100:.0f} %" if total else ""),
+            format_duration(seconds) + (f" · {seconds / total * 100:.0f} %" if total else ""),
         )
         for (stage, work), seconds in view.seconds.items()
     ]
@@ -693,30 +703,32 @@ def seconds_figure(view: RunView) -> ChartFigure:
 
 def token_facts(view: RunView) -> Facts:
     """Counts of what was generated and trained on, and the speed where both are known."""
-    found = [("Training, recorded", numbers.format_duration(sum(view.seconds.values())))]
+    found = [("Training, recorded", format_duration(sum(view.seconds.values())))]
     drawn = [int(row["tokens"]) for row in view.samples if isinstance(row.get("tokens"), int)]
     if drawn:
         found.append(
             (
                 "RL rollouts",
-                f"{numbers.format_count(len(drawn))} with {numbers.format_count(sum(drawn))} tokens",
+                f"{format_count(len(drawn))} with {format_count(sum(drawn))} tokens",
             )
         )
-        found.append(("Mean length", f"{numbers.format_fixed(sum(drawn) / len(drawn), 1)} tokens"))
+        found.append(("Mean length", f"{format_fixed(sum(drawn) / len(drawn), 1)} tokens"))
         seconds = view.seconds.get(("rl", "rollouts"), 0.0)
         if seconds > 0:
             found.append(
                 (
                     "Sampling speed",
-                    f"{numbers.format_count(round(sum(drawn) / seconds))} tokens a second",
+                    f"{format_count(round(sum(drawn) / seconds))} tokens a second",
                 )
             )
     peaks: dict[str, float] = {}
-    for row in view.timings:
-        if (gigabytes := row.get("memory/peak_gb")) is not None:
-            peaks[row["stage"]] = max(gigabytes, peaks.get(row["stage"], 0.0))
+    for stage, timed in view.run.timings.items():
+        if used := [
+            row["memory/peak_gb"] for row in timed if row.get("memory/peak_gb") is not None
+        ]:
+            peaks[stage] = max(used)
     found += [
-        (f"{stage_name(stage)}, peak memory", f"{numbers.format_fixed(peak, 2)} GB")
+        (f"{stage_name(stage)}, peak memory", f"{format_fixed(peak, 2)} GB")
         for stage, peak in peaks.items()
     ]
     for stage, rows in view.metrics.items():
@@ -725,7 +737,7 @@ def token_facts(view: RunView) -> Facts:
             found.append(
                 (
                     f"{stage_name(stage)} tokens",
-                    f"{numbers.format_count(int(sum(shown)))} in {len(shown)} steps",
+                    f"{format_count(int(sum(shown)))} in {len(shown)} steps",
                 )
             )
     return found
@@ -749,7 +761,7 @@ def identity_facts(view: RunView) -> Facts:
         ("Model", hide_folder(view, model)),
         ("Weights trained", f"LoRA of rank {lora.rank}" if lora else "all"),
     ]
-    if isinstance(likelihood := view.environment.get("likelihood"), dict):
+    if isinstance(likelihood := view.run.environment.get("likelihood"), dict):
         exact = "exact: every choice that was sampled" if likelihood.get("exact") else "not exact"
         found.append(("Log-probability", f"{likelihood.get('kind')}, {exact}"))
     if recipe.sft is not None:
@@ -773,14 +785,14 @@ def identity_facts(view: RunView) -> Facts:
 
 
 def _budget(seconds: float | None) -> str:
-    return "" if seconds is None else f" or {numbers.format_duration(seconds)} of processor time"
+    return "" if seconds is None else f" or {format_duration(seconds)} of processor time"
 
 
 def _learning_rate(view: RunView, stage: str, rate: float) -> str:
     """A stage's learning rate, and what it was before a resume changed it."""
     changed = [
         event
-        for event in view.events
+        for event in view.run.events
         if event.get("kind") == "changed" and event.get("key") == RATES[stage]
     ]
     past = ", ".join(f"{event.get('old')} before step {event.get('step')}" for event in changed)
@@ -800,7 +812,7 @@ def hide_folder(view: RunView, text: str) -> str:
 
 def environment_facts(view: RunView) -> Facts:
     """Versions and machine, nested keys joined."""
-    return [(key, hide_folder(view, value)) for key, value in _flatten(view.environment)][:60]
+    return [(key, hide_folder(view, value)) for key, value in _flatten(view.run.environment)][:60]
 
 
 def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -827,5 +839,5 @@ def event_facts(view: RunView) -> Facts:
             clip_html(str(event.get("time", "")), 120)[0],
             clip_html(f"{event['kind']}: {hide_folder(view, event['message'])}", LONGEST * 2)[0],
         )
-        for event in view.events[:MOST_EVENTS]
+        for event in view.run.events[:MOST_EVENTS]
     ]

@@ -1,9 +1,8 @@
 """The runs of some folders beside one another: what each came to, and whether it differs from the
 one before it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +12,14 @@ from plumbline.errors import DataError, IncomparableError, PlumblineError
 from plumbline.evaluation.comparison import (
     Pairing,
     adjust_pairings,
-    align_rows,
-    name_of,
     pair_evaluations,
     pairing_to_dict,
+    read_references,
 )
-from plumbline.evaluation.statistics import Interval, mean_interval
-from plumbline.evaluation.summary import floor_and_ceiling
+from plumbline.evaluation.statistics import Interval
+from plumbline.evaluation.summary import floor_and_ceiling, reward_interval
 from plumbline.records import Evaluation
-from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation
+from plumbline.runs.evaluations import EvaluationKey, read_evaluation
 from plumbline.runs.lineage import (
     KeyChange,
     Origin,
@@ -32,7 +30,7 @@ from plumbline.runs.lineage import (
     list_runs,
     order_runs,
 )
-from plumbline.runs.record import EvaluationSummary, RunRecord, read_recipe, read_record
+from plumbline.runs.record import EvaluationSummary, RunRecord, read_recipe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +114,6 @@ def read_lineage(folders: Sequence[Path], asked: EvaluationFilter = EvaluationFi
     begun = find_origins(runs)
     before = find_predecessors(runs, begun)
     by_name = {run.name: run for run in runs}
-    read = cache(read_evaluation)
     members: list[ComparedRun] = []
     pairings: list[Pairing] = []
     for run, depth in order_runs(runs, begun):
@@ -126,7 +123,7 @@ def read_lineage(folders: Sequence[Path], asked: EvaluationFilter = EvaluationFi
             ComparedRun(
                 name=run.name,
                 listed=run,
-                origin=begun[run.name] if run.recipe else None,
+                origin=begun[run.name] if run.values else None,
                 depth=depth,
                 against=earlier.name if earlier else "",
                 changes=list_changes(earlier, run)
@@ -136,7 +133,7 @@ def read_lineage(folders: Sequence[Path], asked: EvaluationFilter = EvaluationFi
                 problems=problems,
             )
         )
-        pairings += _pairings(run, earlier, begun[run.name], asked, read)
+        pairings += _pairings(run, earlier, begun[run.name], asked)
     names = [[run.name for run in version] for version in group_versions(runs, begun)]
     beside = tuple(
         _beside_seeds(one, _seed_spread(one, names, members)) for one in adjust_pairings(pairings)
@@ -204,31 +201,25 @@ def _result_of_outcome(run: RunRecord, key: EvaluationKey) -> StageResult:
 
 def _results_of_evaluations(run: RunRecord, key: EvaluationKey) -> StageResult:
     """A result of a run that has no outcome yet, from its evaluations."""
-    evaluation = read_evaluation(run.evaluation_file(key))
-    beside = {}
-    for other, path in run.evaluation_files().items():
-        if (other.stage, other.task, other.split) == (REFERENCE, key.task, key.split) and (
-            reference := align_rows(read_evaluation(path), evaluation)
-        ):
-            beside[other.mode] = reference
+    evaluation = run.read_evaluation(key)
+    beside = read_references(run, key.task, evaluation)
     return _result(evaluation, key, floor_and_ceiling(evaluation, beside) if beside else {})
 
 
 def _result(evaluation: Evaluation, key: EvaluationKey, around: Mapping[str, Any]) -> StageResult:
     """An evaluation's result; `around` has floor and ceiling, where they are known."""
-    asked, reward = (
-        _key_to_dict(key, evaluation.task),
-        mean_interval(evaluation.rewards(), evaluation.clusters()),
-    )
-    floor, ceiling = around.get("floor"), around.get("ceiling")
     return StageResult(
-        **asked, rubric=evaluation.rubric, reward=reward, floor=floor, ceiling=ceiling
+        **_key_to_dict(key, evaluation.task),
+        rubric=evaluation.rubric,
+        reward=reward_interval(evaluation),
+        floor=around.get("floor"),
+        ceiling=around.get("ceiling"),
     )
 
 
 def _key_to_dict(key: EvaluationKey, task: str) -> dict[str, Any]:
     named = {"split": key.split, "mode": key.mode, "stage": key.stage}
-    return {"asked": name_of(key), "task": key.task or task, **named}
+    return {"asked": key.asked, "task": key.task or task, **named}
 
 
 def _pairings(
@@ -236,21 +227,20 @@ def _pairings(
     earlier: RunRecord | None,
     origin: Origin,
     asked: EvaluationFilter,
-    read: Callable[[Path], Evaluation],
 ) -> list[Pairing]:
     """A run against its predecessor; where that is the model that it began from, or has no result,
     against its start.
 
     A run evaluates what it begins from under its own conditions, so that is comparable in any case.
     """
-    mine = {name_of(key): key for key in run.finals if key in asked}
+    mine = {key.asked: key for key in run.finals if key in asked}
     if run.starts and (earlier is None or earlier.name == origin.run or not earlier.finals):
         other, name, keys = run, f"its start, {origin}", run.starts
     elif earlier is not None:
         other, name, keys = earlier, earlier.name, earlier.finals
     else:
         return []
-    theirs = {name_of(key): key for key in keys if key in asked}
+    theirs = {key.asked: key for key in keys if key in asked}
     found = []
     for what, key in mine.items():
         try:
@@ -258,8 +248,8 @@ def _pairings(
                 raise IncomparableError(
                     f"{name} {'was not evaluated on it' if keys else 'has no result'}"
                 )
-            before = read(other.evaluation_file(theirs[what]))
-            after = read(run.evaluation_file(key))
+            before = other.read_evaluation(theirs[what])
+            after = run.read_evaluation(key)
         except PlumblineError as error:
             found.append(Pairing(run=run.name, against=name, asked=what, error=error))
         else:
@@ -294,9 +284,9 @@ def _member_to_dict(member: ComparedRun, pairings: Sequence[Pairing]) -> dict[st
         "status": run.status,
         "why": run.why,
         "recipe": {
-            "name": run.recipe.get("name"),
+            "name": run.values.get("name"),
             "identity": run.identity or None,
-            "seed": run.recipe.get("seed"),
+            "seed": run.values.get("seed"),
         },
         "began_from": None if origin is None else asdict(origin),
         "started": None if run.started is None else run.started.isoformat(timespec="seconds"),
@@ -359,7 +349,7 @@ def compare_paths(first: Path, *others: Path) -> Lineage:
 
 def _record(path: Path, name: str) -> RunRecord:
     read_recipe(path)  # raises where it is none
-    return read_record(path, name)
+    return RunRecord(path, name)
 
 
 Evaluations = Mapping[str, tuple[EvaluationKey, Evaluation]]
@@ -376,10 +366,9 @@ def find_evaluations(path: Path, run: RunRecord | None) -> Evaluations:
         one = read_evaluation(path)
         mode = "sampled" if one.sampling.get("temperature") else "greedy"
         return {"": (EvaluationKey(one.source, one.split, mode), one)}
-    run.final_keys()  # raises where a name is none
-    if not run.finals:
+    if not run.evaluation_paths or not run.finals:
         raise DataError(f"{path} has no evaluation yet", "let the run finish a stage")
-    return {name_of(key): (key, read_evaluation(run.evaluation_file(key))) for key in run.finals}
+    return {key.asked: (key, run.read_evaluation(key)) for key in run.finals}
 
 
 def _pair_shared(

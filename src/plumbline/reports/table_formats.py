@@ -18,7 +18,16 @@ from rich.text import Text
 
 from plumbline.errors import make_visible, to_visible_line
 from plumbline.evaluation.statistics import Interval
-from plumbline.reports import numbers, templating
+from plumbline.reports import templating
+from plumbline.reports.format_numbers import (
+    DASH,
+    format_count,
+    format_fixed,
+    format_interval,
+    format_p,
+    format_percent,
+    is_finite,
+)
 
 Kind = Literal["text", "count", "number", "share", "interval", "change", "p"]
 MINUS = re.compile(r"-(?=\d)")
@@ -44,35 +53,31 @@ class Column:
     def text(self, cell: Cell) -> str:
         """A cell as people read it, unescaped."""
         if isinstance(cell, Interval):
-            return numbers.format_interval(cell, sign=self.kind == "change")
+            return format_interval(cell, sign=self.kind == "change")
         if cell is None:
-            return numbers.DASH
+            return DASH
         if isinstance(cell, str):
             return cell
         if self.kind == "count":
-            return numbers.format_count(int(cell))
+            return format_count(int(cell))
         if self.kind == "share":
-            return numbers.format_percent(cell)
-        return (
-            numbers.format_p(cell) if self.kind == "p" else numbers.format_fixed(cell, self.digits)
-        )
+            return format_percent(cell)
+        return format_p(cell) if self.kind == "p" else format_fixed(cell, self.digits)
 
     def latex(self, cell: Cell) -> str:
         """A cell of a LaTeX table."""
         text = templating.escape_latex(self.text(cell))
         if self.kind == "text":
             return text
-        return "--" if text == numbers.DASH else MINUS.sub("$-$", text)
+        return "--" if text == DASH else MINUS.sub("$-$", text)
 
     def exact(self, cell: Cell) -> tuple[str | int | float, ...]:
         """The cells of a CSV file: numbers in full, and nothing where nothing was computed."""
         if isinstance(cell, Interval):
-            return (
-                (cell.mean, cell.low, cell.high) if numbers.is_finite(cell.mean) else ("", "", "")
-            )
+            return (cell.mean, cell.low, cell.high) if is_finite(cell.mean) else ("", "", "")
         if isinstance(cell, str):
             return (templating.escape_csv(cell),)
-        return (cell,) if numbers.is_finite(cell) else ("",) * (3 if self.is_interval else 1)
+        return (cell,) if is_finite(cell) else ("",) * (3 if self.is_interval else 1)
 
 
 COMMON = {

@@ -17,14 +17,14 @@ from typing import Any
 
 import yaml
 
-from plumbline.errors import IncomparableError, RunError
-from plumbline.evaluation.comparison import check_same
-from plumbline.evaluation.statistics import Interval, mean_interval, paired_difference
-from plumbline.records import Evaluation, clusters_of
+from plumbline.errors import RunError
+from plumbline.evaluation.comparison import compare
+from plumbline.evaluation.statistics import Interval
+from plumbline.evaluation.summary import reward_interval
+from plumbline.records import Evaluation
 from plumbline.runs.evaluations import EvaluationKey
-from plumbline.runs.record import STAGES
+from plumbline.runs.record import STAGES, RunRecord
 from plumbline.runs.remote import portable_path
-from plumbline.runs.run import Run
 from plumbline.storage import file_begins_with, write_text
 
 VERSION = 1
@@ -94,18 +94,15 @@ def _evaluations_by_job(folder: Path) -> dict[str, tuple[str, Evaluation]]:
     """The model of a run's last evaluated stage, and its evaluation, by job."""
     if not folder.is_dir():
         raise RunError(f"{folder} is no folder", "give the folder of a run")
-    run = Run.read(folder)
+    run = RunRecord.read(folder)
     final = run.recipe.evaluation.final
-    found = {
-        key: one
-        for key, one in run.evaluations().items()
-        if key.step is None and key.mode == "greedy"
-    }
-    found = {
-        key: one
-        for key, one in found.items()
-        if final and key.split == final[-1] and key.stage in STAGES
-    }
+    found = [
+        key
+        for key in run.evaluation_paths
+        if (key.step, key.mode) == (None, "greedy")
+        and key.split in final[-1:]
+        and key.stage in STAGES
+    ]
     if not found:
         raise RunError(
             f"{folder} has no model that was evaluated after a stage", "let the run finish a stage"
@@ -113,19 +110,19 @@ def _evaluations_by_job(folder: Path) -> dict[str, tuple[str, Evaluation]]:
     stage = max((key.stage for key in found), key=STAGES.index)
     return {
         _job_name(key, one, run): (portable_path(str(_evaluated_model(run, stage))), one)
-        for key, one in found.items()
-        if key.stage == stage
+        for key in found
+        if key.stage == stage and (one := run.read_evaluation(key))
     }
 
 
-def _job_name(key: EvaluationKey, evaluation: Evaluation, run: Run) -> str:
+def _job_name(key: EvaluationKey, evaluation: Evaluation, run: RunRecord) -> str:
     """A task's name in its run; of a run of one task, the job among its options, or the task
     itself."""
     task = run.recipe.each_task[key.task]
     return key.task or str(task.options.get("job", evaluation.task))
 
 
-def _evaluated_model(run: Run, stage: str) -> Path | str:
+def _evaluated_model(run: RunRecord, stage: str) -> Path | str:
     """The model that a stage's evaluation is of: the recipe's own where no stage has trained
     yet."""
     name = run.recipe.model.name
@@ -162,18 +159,10 @@ def _choose_model(found: Mapping[str, Evaluation]) -> Route:
 def _compare_candidate(
     model: str, evaluation: Evaluation, best: Evaluation | None
 ) -> RouteCandidate:
-    mean = mean_interval(evaluation.rewards(), evaluation.clusters())
+    mean = reward_interval(evaluation)
     behind = None
     if best is not None:
-        check_same(evaluation, best)
-        rewards = {row.id: row.reward for row in best.rows}
-        rows = [row for row in evaluation.rows if row.id in rewards]
-        if not rows:
-            raise IncomparableError(
-                "no example was judged of both models", "look at why they could not be judged"
-            )
-        before, after = [rewards[row.id] for row in rows], [row.reward for row in rows]
-        behind = paired_difference(before, after, clusters_of(rows)).difference
+        behind = compare(best, evaluation).difference
     less = None if behind is None else (behind.mean, behind.low, behind.high)
     return RouteCandidate(model, mean.mean, mean.low, mean.high, mean.n, less)
 
