@@ -4,7 +4,7 @@ The public interface; everything is loaded when it is first used, so that this i
 
     run, dry_run, evaluate, compare, load_recipe, open_task, check_task     what to do
     Task, Example, Outcome, Score                                           to write a task
-    Evaluation, Recipe, Run, PlumblineError                                 what comes of it
+    Evaluation, Recipe, RunRecord, PlumblineError                           what comes of it
 
 `docs/your-task.md` has each of them at work.
 """

@@ -34,9 +34,10 @@ from plumbline.recipe import Recipe, section
 from plumbline.records import Evaluation, Example, Message, Request, Sampling, Trajectory
 from plumbline.rollouts.collect import collect
 from plumbline.runs.observers import LiveView, open_trackers
+from plumbline.runs.record import RunRecord
 from plumbline.runs.remote import folder_for, is_address, join_address, local_model
 from plumbline.runs.remote_sync import open_remote_run
-from plumbline.runs.run import Observer, Run
+from plumbline.runs.run import Observer
 from plumbline.tasks.cases import HOSTILE
 from plumbline.tasks.task import Task, as_task
 from plumbline.training.pipeline import run_recipe
@@ -50,7 +51,7 @@ def run(
     resume: bool = False,
     quiet: bool = False,
     trust_code: bool = False,
-) -> Run:
+) -> RunRecord:
     """Train and evaluate as a recipe says, and write the run and its report (`plumbline run`).
 
     Args:
@@ -90,7 +91,8 @@ def run(
             # the run does so itself, but after a tracker has written into the folder
             check_recipe(loaded)
         trackers = open_trackers(loaded, folder, lambda message: view.event("tracker", message))
-        return run_recipe(loaded, folder, resume=resume, observers=[*observers, *trackers])
+        done = run_recipe(loaded, folder, resume=resume, observers=[*observers, *trackers])
+        return done.record()
 
 
 def dry_run(
@@ -148,7 +150,7 @@ def open_task(name: str, *, folder: str | Path | None = None, **options: Any) ->
 
 
 def evaluate(
-    source: str | Path | Run,
+    source: str | Path | RunRecord,
     task: Task,
     *,
     split: str = "test",
@@ -185,7 +187,7 @@ def evaluate(
     how = section(
         ModelOptions, options, "evaluate", advice="help(plumbline.evaluate) names all options"
     )
-    if isinstance(source, Run):
+    if isinstance(source, RunRecord):
         result = source.result()
         if result is None:
             raise RecipeError(

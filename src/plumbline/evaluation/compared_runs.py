@@ -4,7 +4,7 @@ one before it."""
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -325,62 +325,60 @@ def compare_paths(first: Path, *others: Path) -> Lineage:
     names = [path.name for path in paths]
     if len(set(names)) < len(names) or any(path.is_file() for path in paths):
         names = [str(path) for path in paths]
-    runs = [
-        None if path.is_file() else _record(path, name)
-        for path, name in zip(paths, names, strict=True)
-    ]
-    found = [find_evaluations(path, run) for path, run in zip(paths, runs, strict=True)]
-    members, pairings = [], []
-    for at, (path, name, run) in enumerate(zip(paths, names, runs, strict=True)):
-        differing = (
-            list_changes(runs[0], run) if at and runs[0] is not None and run is not None else ()
+    sources = list(map(_read_source, paths, names))
+    start = sources[0]
+    members = tuple(
+        ComparedRun(
+            name=one.name,
+            listed=one.run,
+            against="" if one is start else start.name,
+            changes=list_changes(start.run, one.run) if start.run and one.run else (),
+            results=tuple(_result(found, key, {}) for key, found in one.evaluations.values()),
         )
-        results = tuple(_result(evaluation, key, {}) for key, evaluation in found[at].values())
-        against = names[0] if at else ""
-        members.append(
-            ComparedRun(name=name, listed=run, against=against, changes=differing, results=results)
-        )
-        if at:
-            pairings += _pair_shared((first, names[0], found[0]), (path, name, found[at]))
+        for one in sources
+    )
+    pairings = [pair for one in sources[1:] for pair in _pair_shared(start, one)]
     if pairings and all(one.paired is None for one in pairings):
         raise next(one.error for one in pairings if one.error is not None)
-    return Lineage(members=tuple(members), pairings=adjust_pairings(pairings))
-
-
-def _record(path: Path, name: str) -> RunRecord:
-    read_recipe(path)  # raises where it is none
-    return RunRecord(path, name)
+    return Lineage(members=members, pairings=adjust_pairings(pairings))
 
 
 Evaluations = Mapping[str, tuple[EvaluationKey, Evaluation]]
 
 
-def find_evaluations(path: Path, run: RunRecord | None) -> Evaluations:
-    """What may be compared: a file's evaluation, or the last stage's of a run, by task, split and
-    mode.
+class _Source(NamedTuple):
+    """What is compared: a run, or an evaluation's file (run None)."""
 
-    Raises:
-        DataError: neither an evaluation nor a run with evaluations.
-    """
-    if run is None:
+    path: Path
+    name: str
+    run: RunRecord | None
+    evaluations: Evaluations
+    """The file's, or those of the run's last stage, by task, split and mode."""
+
+
+def _read_source(path: Path, name: str) -> _Source:
+    """Raises DataError where it is neither an evaluation nor a run with evaluations."""
+    if path.is_file():
         one = read_evaluation(path)
         mode = "sampled" if one.sampling.get("temperature") else "greedy"
-        return {"": (EvaluationKey(one.source, one.split, mode), one)}
+        return _Source(path, name, None, {"": (EvaluationKey(one.source, one.split, mode), one)})
+    read_recipe(path)  # raises where it is none
+    run = RunRecord(path, name)
     if not run.evaluation_paths or not run.finals:
         raise DataError(f"{path} has no evaluation yet", "let the run finish a stage")
-    return {key.asked: (key, run.read_evaluation(key)) for key in run.finals}
+    found = {key.asked: (key, run.read_evaluation(key)) for key in run.finals}
+    return _Source(path, name, run, found)
 
 
-def _pair_shared(
-    first: tuple[Path, str, Evaluations], second: tuple[Path, str, Evaluations]
-) -> list[Pairing]:
-    (path, name, before), (other, label, after) = first, second
+def _pair_shared(first: _Source, second: _Source) -> list[Pairing]:
+    before, after = first.evaluations, second.evaluations
+    name, label = first.name, second.name
     if "" in before or "" in after:
         before, after = _pair_with_single(before, after), _pair_with_single(after, before)
     shared = [asked for asked in before if asked in after]
     if not shared:
         error = DataError(
-            f"{path} and {other} have no split and mode in common",
+            f"{first.path} and {second.path} have no split and mode in common",
             "evaluate both on the same split",
         )
         return [Pairing(run=label, against=name, asked="", error=error)]

@@ -106,17 +106,11 @@ def comparisons_table(found: Lineage) -> Table:
     tested = ("before", "after", "difference", "p_holm", "says", DETECTS, "n", "p")
     rows = []
     for one in found.pairings:
-        cells: tuple[Cell, ...] = (*[None] * 4, describe_comparison(one, found), *[None] * 3)
+        says = describe_comparison(one, found)
+        cells: tuple[Cell, ...] = (*[None] * 4, says, *[None] * 3)
         if (paired := one.paired) is not None:
-            cells = (
-                paired.before,
-                paired.after,
-                paired.difference,
-                paired.p,
-                describe_comparison(one, found),
-                paired.detectable,
-            )
-            cells += (paired.difference.n, paired.p_value)
+            cells = (paired.before, paired.after, paired.difference, paired.p, says)
+            cells += (paired.detectable, paired.difference.n, paired.p_value)
         rows.append((one.run, one.against, one.asked, *cells))
     caption = f"Differences on the same examples. {explain_p_values(found)}"
     return Table.of("comparisons", caption, (*named, *tested), rows)
