@@ -69,12 +69,12 @@ def test_one_more_is_a_file_and_a_line(tiny_folder, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     from reinforce_of_the_page import Reinforce
 
-    with pytest.raises(RecipeError, match="there is no algorithm reinforce"):
+    with pytest.raises(RecipeError, match=r"rl\.algorithm: .* reinforce \(.*grpo, "):
         parsed("reinforce")
     monkeypatch.setitem(ALGORITHMS, "reinforce", Reinforce)
-    with pytest.raises(RecipeError, match=r"unknown key strenght \(did you mean strength\?\)"):
+    with pytest.raises(RecipeError, match=r"key strenght .* strength\?\)"):
         parsed({"name": "reinforce", "strenght": 2})
-    with pytest.raises(RecipeError, match="one inner epoch, beta 0"):
+    with pytest.raises(RecipeError, match=r"reinforce .* inner epoch, .* 0\b"):
         parsed("reinforce", inner_epochs=2)
 
     weights = {}
@@ -157,7 +157,7 @@ def test_where_ratios_are_one_cispo_has_the_gradient_of_grpo_and_beyond_the_clip
 @pytest.mark.parametrize(
     ("sampling", "said"),
     [
-        ({}, "needs a masked model, sampling.selector: leftmost"),
+        ({}, r"just_grpo .* masked model, sampling\.selector: leftmost"),
         ({"selector": "leftmost", "steps": 4, "max_tokens": 8}, "steps: 8"),
     ],
 )
@@ -191,7 +191,7 @@ def test_a_name_alone_is_the_algorithm_with_its_defaults_wherever_options_are_la
 
 
 def test_controls_without_rl_are_an_error():
-    with pytest.raises(RecipeError, match="this recipe has no rl"):
+    with pytest.raises(RecipeError, match=r"recipe: controls .* no rl\b"):
         parse_recipe(
             {"name": "x", "model": {"name": "m"}, "controls": {"shuffle_advantages": True}}
         )

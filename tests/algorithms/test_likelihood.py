@@ -89,7 +89,7 @@ def test_a_trajectory_that_ended_early_is_scored_whole():
         )
         assert [step.weight for step in target.trajectory.transitions] == [1.0, 1.0]
     for sampling in (short.sampling, Sampling(max_tokens=LENGTH)):
-        with pytest.raises(ValueError, match="cannot score 8 of 2 steps"):
+        with pytest.raises(ValueError, match=r"\b8 of 2 steps$"):
             make_trajectory_targets(
                 [replace(short, sampling=sampling)],
                 8,
@@ -297,12 +297,9 @@ def test_spg_of_a_batch_is_the_sum_of_its_places():
     [
         ({"algorithm": {"name": "gspo", "keep": 2}}, "unknown key keep"),
         ({"algorithm": {"name": "espo", "keep": 2}}, "unknown key keep"),
-        (
-            {"algorithm": {"name": "spg", "bound": "diffu"}},
-            "bound: Input should be 'espo' or 'gdpo'",
-        ),
+        ({"algorithm": {"name": "spg", "bound": "diffu"}}, "bound: .* 'espo' or 'gdpo'"),
         ({"algorithm": "wd1", "inner_epochs": 2}, "one inner epoch"),
-        ({"algorithm": "spg", "beta": 0.1}, "one inner epoch, beta 0"),
+        ({"algorithm": "spg", "beta": 0.1}, r"spg .* inner epoch, .* 0\b"),
         ({"kl": "closed", "beta": 0.1, "algorithm": "gdpo"}, "rl.kl: sampled"),
     ],
 )

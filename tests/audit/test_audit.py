@@ -534,8 +534,8 @@ def test_what_options_do_not_name_is_guessed_and_a_reward_that_never_pays_is_nam
     [
         ("accuracy,hashes", "answer", "label", 'task.options.gold: "#### {answer}"'),
         ("tagged", "answer", "label", 'task.options.gold: "<answer>{answer}</answer>"'),
-        ("messages", "answer", "form", "give prompts as lists of messages"),
-        ("messages", None, "form", "give prompts as lists of messages"),
+        ("messages", "answer", "form", "lists of messages"),
+        ("messages", None, "form", "lists of messages"),
         ("strict", "word {answer}", "raises", "catch it there"),
     ],
 )

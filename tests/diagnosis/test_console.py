@@ -2,6 +2,7 @@
 figures are ours."""
 
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -325,8 +326,10 @@ def test_two_runs_in_a_file_are_two_stages(tmp_path: Path) -> None:
 
 
 def test_a_log_without_rows_says_what_is_known(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="holds no record of a run"):
-        read_histories(write(tmp_path, "=== START ===", "epoch one begins", "reward: 1.0"))
+    log = write(tmp_path, "=== START ===", "epoch one begins", "reward: 1.0")
+    with pytest.raises(DataError, match=f"{re.escape(str(log))} .*no record") as caught:
+        read_histories(log)
+    assert "trainer_state.json" in caught.value.fix
 
 
 def test_bytes_that_are_no_text_and_a_folder_with_one_log(tmp_path: Path) -> None:

@@ -61,8 +61,7 @@ def test_near_the_bound_nothing_is_decided_and_the_number_of_examples_that_decid
     decision = decided(planted(tmp_path / "few", near, n=20))
     assert decision.scenario == "undecided"
     assert decision.changes == {}
-    assert "A (the figures lean to yes, inside the noise)" in decision.says
-    assert "Without them it would be C." in decision.says
+    assert re.search(r"\bA \(.*\byes\b.*\bC\b", decision.says)
     wanted = int(
         re.search(r"about ([\d,]+) examples", " ".join(decision.needs))[1].replace(",", "")
     )
@@ -80,7 +79,8 @@ def test_a_run_that_fits_no_scenario_is_said_to_fit_none(tmp_path):
     levels = {task: at(0.4, 0.4, 0.4) for task in TASKS}
     decision = decided(planted(tmp_path / "run", levels))
     assert not decision.decided
-    assert "None of the branches holds (A, B, C)" in decision.says
+    assert decision.path == ()
+    assert "(A, B, C)" in decision.says
 
 
 def test_a_run_that_a_rule_stopped_is_decided_on_by_where_it_ended(tmp_path):
@@ -93,7 +93,8 @@ def test_a_run_that_a_rule_stopped_is_decided_on_by_where_it_ended(tmp_path):
     Run(folder, RunRecord.read(folder).recipe).halt({"rule": "plateau", "step": 200})
     decision = decided(folder)
     assert decision.scenario == "B"
-    assert decision.stopped == (f"{folder} was stopped at step 200 by the rule plateau",)
+    (stopped,) = decision.stopped
+    assert re.search(rf"^{re.escape(str(folder))} .* step 200 .* rule plateau$", stopped)
 
 
 def test_of_two_tasks_that_lag_the_lower_is_taken_and_noise_between_them_is_said(tmp_path):
@@ -104,9 +105,8 @@ def test_of_two_tasks_that_lag_the_lower_is_taken_and_noise_between_them_is_said
     close = {**both, "sql_qa": at(0.05, 0.07, 0.085)}
     near = decided(planted(tmp_path / "near", {**others, **close}))
     assert near.scenario == "C-insights"
-    assert near.noise == (
-        "that eval/insights is lower than eval/sql_qa is inside the noise: those branches hold, too",
-    )
+    (between,) = near.noise
+    assert re.findall(r"eval/\w+", between) == ["eval/insights", "eval/sql_qa"]
 
 
 def test_whether_a_task_lags_too_may_be_open(tmp_path):
@@ -117,7 +117,8 @@ def test_whether_a_task_lags_too_may_be_open(tmp_path):
     }
     decision = decided(planted(tmp_path / "run", {**levels, "push": at(0.4, 0.5, 0.7)}))
     assert decision.scenario == "C-insights"
-    assert decision.noise == ("whether sql_qa holds, too, is not decided",)
+    (open_,) = decision.noise
+    assert re.findall(r"\w+_\w+|insights|extraction|push", open_) == ["sql_qa"]
 
 
 def test_the_logs_questions_are_answered_with_figures(tmp_path):
@@ -169,7 +170,7 @@ def test_runs_of_one_recipe_are_seeds_and_their_spread_widens_the_interval(tmp_p
     assert all_.high - all_.low > 5 * (one.high - one.low)
     decision = decided(*folders)
     assert decision.scenario == "undecided"
-    assert any("seeds, where there are 3" in line for line in decision.needs)
+    assert any(re.search(r"\d+ seeds\b.*\b3\b", line) for line in decision.needs)
 
 
 def test_three_recipes_are_an_error(tmp_path):
@@ -187,8 +188,9 @@ def test_the_next_recipe_is_ours_to_write_and_must_be_one(tmp_path):
     folder = planted(tmp_path / "run", SCENARIOS["C-extraction"])
     decision, run, out = decided(folder), RunRecord.read(folder), tmp_path / "next.yaml"
     out.write_text("name: mine\n")
-    with pytest.raises(RunError, match="did not write it"):
+    with pytest.raises(RunError, match=re.escape(str(out))) as caught:
         write_next_recipe(decision, run, out)
+    assert "--out" in caught.value.fix
     out.unlink()
     write_next_recipe(decision, run, out)
     first = out.read_bytes()
@@ -199,12 +201,12 @@ def test_the_next_recipe_is_ours_to_write_and_must_be_one(tmp_path):
         write_next_recipe(decision, run, out)
     assert out.read_bytes() == first
     object.__setattr__(decision, "changes", {"rl.steps": Change(to=600, because="nothing new")})
-    with pytest.raises(RunError, match="nothing is left to change"):
+    with pytest.raises(RunError, match=rf"{re.escape(str(folder))} .* rl\.steps\b"):
         write_next_recipe(decision, run, out)
     object.__setattr__(decision, "changes", {})
     with pytest.raises(RunError, match="changes no key"):
         write_next_recipe(decision, run, out)
-    with pytest.raises(RunError, match="no name for a recipe"):
+    with pytest.raises(RunError, match=r"next\.txt (.|\n)*\.yaml"):
         write_next_recipe(decided(folder), run, tmp_path / "next.txt")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["next.yaml", "run"]
 
@@ -223,10 +225,10 @@ def test_a_folder_that_is_no_run_or_half_of_one_gets_a_clear_answer(tmp_path):
         decided(tmp_path / "foreign")
     begun = decided(planted(tmp_path / "begun", {}))
     assert begun.scenario == "undecided"
-    assert "let the run be evaluated (evaluation.every)" in begun.needs
+    assert any("evaluation.every" in need for need in begun.needs)
     half = planted(tmp_path / "half", {task: {0: 0.4, 10: 0.45, 130: 0.5} for task in TASKS})
-    needs = decided(half).needs
-    assert needs == ("let the run reach step 600",)
+    (need,) = decided(half).needs
+    assert need.endswith(" step 600")
     (half / "evaluations" / "rl@000010.extraction.fixed.greedy.json").write_text('{"rows": [')
     with pytest.raises(PlumblineError, match="rl@000010"):
         decided(half)
@@ -244,7 +246,7 @@ def test_the_command_prints_text_or_json_and_writes_the_recipe(tmp_path):
     assert text.exit_code == 0, text.output
     assert "scenario C-insights" in text.output
     assert "tasks.insights.options.insights" in text.output
-    assert "watch rules: 5, of which 1 found something" in text.output
+    assert re.search(r"watch rules: 5\b.*\b1\b", text.output)
     plain = json.loads(CliRunner().invoke(app, ["decide", str(folder), "--json"]).output)
     assert plain["scenario"] == "C-insights"
     assert plain["changes"]["tasks.insights.options.insights"]["to"] == 350

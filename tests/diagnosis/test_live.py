@@ -9,8 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from plumbline.checks.check import examine
 from plumbline.checks.diagnosis.history import Sample, Series
 from plumbline.checks.diagnosis.live import Live, validate_check_names
+from plumbline.checks.diagnosis.readers import read_histories
+from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.checks.diagnosis.rules.signal import LOOK, slope_t
 from plumbline.errors import RecipeError, TrainingStopped
 from plumbline.policies import open_policy
@@ -286,7 +289,7 @@ def test_supervised_training_that_falls_apart_is_stopped(tiny_folder, tmp_path):
     shown = [policy.demonstrate(chat)] * 4
     with (
         Run.start(toy_recipe(), tmp_path / "run", resume=False) as run,
-        pytest.raises(TrainingStopped, match="the check sft-loss: the loss was"),
+        pytest.raises(TrainingStopped, match="check sft-loss: "),
     ):
         train_sft(
             policy,
@@ -295,7 +298,10 @@ def test_supervised_training_that_falls_apart_is_stopped(tiny_folder, tmp_path):
             run,
             source=Source.of(ToyTask({}), shown),
         )
-    assert RunRecord.read(tmp_path / "run").read_stop()["stage"] == "sft"
+    stop = RunRecord.read(tmp_path / "run").read_stop()assert (stop["stage"] , stop["check"]) == ("sft", "sft-loss")
+    (history,) = read_histories(tmp_path / "run")
+    found = {one.check: one.code for one in examine(history, CHECKS).findings}
+    assert found["sft-loss"] == "broken"
 
 
 # -- noise -----------------------------------------------------------------------------------------

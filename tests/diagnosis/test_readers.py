@@ -214,7 +214,7 @@ def test_no_other_server_is_sent_the_key_of_wandb(monkeypatch, server):
     monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(Api=None))
     monkeypatch.setitem(sys.modules, "fsspec", None)
     monkeypatch.setenv("WANDB_BASE_URL", HOST)
-    with pytest.raises(DataError, match="it would be sent your key") as caught:
+    with pytest.raises(DataError, match=r"WANDB_BASE_URL.* key\b") as caught:
         read_histories(f"{server}/team/proj/runs/abc123")
     assert "WANDB_BASE_URL" in caught.value.fix
     for near in (
@@ -234,14 +234,9 @@ NO_RUN = (None, "no address of one run", "ENTITY/PROJECT/runs/ID")
 @pytest.mark.parametrize(
     ("address", "client", "cause", "fix"),
     [
-        (PAGE, None, "not installed", r"pip install .*\[wandb\].*wandb login"),
+        (PAGE, None, "not installed", r"pip .*\[wandb\].* login"),
         (PAGE, SimpleNamespace(), "not installed", r"run\('team/proj/abc123'\).*history\.jsonl"),
-        (
-            PAGE[:-1],
-            SimpleNamespace(Api=StandIn),
-            "ValueError: Could not find run team/proj/abc12",
-            "wandb login",
-        ),
+        (PAGE[:-1], SimpleNamespace(Api=StandIn), "ValueError: .* team/proj/abc12", "wandb login"),
         ("https://wandb.ai/team/proj", *NO_RUN),
         ("https://wandb.ai/team/proj/reports/a--Vmlldz", *NO_RUN),
     ],
@@ -863,7 +858,7 @@ def test_damage_anywhere_is_read_or_a_clear_error(tmp_path, name, offline):
 def test_a_folder_without_records_and_one_with_many(tmp_path):
     for name in ("config.json", "tokenizer.json", "generation_config.json"):
         (tmp_path / name).write_text('{"model_type": "llama", "temperature": 0.6}')
-    with pytest.raises(DataError, match="no record of a run that is known"):
+    with pytest.raises(DataError, match=f"{re.escape(str(tmp_path))} .*no record"):
         read(tmp_path)
     for name in ("a.csv", "b.csv"):
         (tmp_path / name).write_text(as_csv(logged()))
@@ -1070,7 +1065,8 @@ def test_what_completions_lack_is_said_with_their_columns(tmp_path):
     for word in ("no prompt", "no reward", "no step", "form)", "text, points, asked"):
         assert word in remark
     (tmp_path / "completions.csv").write_text("said\nyes\n")
-    assert "row 1 has no completion" in read(tmp_path).remarks[0]
+    (remark,) = read(tmp_path).remarks
+    assert re.search(r"completions\.csv: row 1\b.* completion\b", remark)
 
 
 def write_parquet(folder):
@@ -1131,7 +1127,7 @@ def test_completions_without_a_log_allow_the_checks_that_they_can(tmp_path):
     history = read(tmp_path / "samples.jsonl")
     assert (history.origin, len(history.samples), history.logged_steps) == ("completions", 8, 4)
     (tmp_path / "samples.jsonl").write_text('{"prompt": "p", "response": "3"}\n')
-    with pytest.raises(DataError, match="neither a reward nor a loss"):
+    with pytest.raises(DataError, match=r"samples\.jsonl .*: prompt, response\b"):
         read(tmp_path / "samples.jsonl")
 
 
@@ -1234,10 +1230,10 @@ def test_of_two_names_the_better_is_read_and_shares_are_turned(tmp_path):
 @pytest.mark.parametrize(
     ("column", "told", "more"),
     [
-        ("frac_reward_zero_std", "raise num_generations", "log_completions=True"),
-        ("train/frac_reward_zero_std", "raise num_generations", "log_completions=True"),
-        ("actor/entropy", "raise actor_rollout_ref.rollout.n", "trainer.rollout_data_dir=DIR"),
-        ("entropy", "raise the answers a prompt", "--completions FILE"),
+        ("frac_reward_zero_std", "num_generations", "log_completions=True"),
+        ("train/frac_reward_zero_std", "num_generations", "log_completions=True"),
+        ("actor/entropy", "actor_rollout_ref.rollout.n", "trainer.rollout_data_dir=DIR"),
+        ("entropy", "the answers a prompt", "--completions FILE"),
     ],
 )
 def test_an_answer_is_in_the_words_of_the_trainer_and_notes_are_shown_where_asked_for(
@@ -1257,7 +1253,8 @@ def test_an_answer_is_in_the_words_of_the_trainer_and_notes_are_shown_where_aske
     )
     check = Check(name="zero-variance-groups", look=lambda _: iter([few]), moments=("after",))
     (theirs,) = examine(history, [check]).findings
-    assert (theirs.fix[: len(told)], list(theirs.change)) == (told, [told.removeprefix("raise ")])
+    assert list(theirs.change) == [told]
+    assert theirs.fix.startswith(f"raise {told}")
     examined = examine(history, CHECKS)
     quiet, loud = (
         " ".join(map(str, render_stages([examined], verbose=verbose))) for verbose in (False, True)

@@ -62,7 +62,8 @@ def test_a_recipe_is_written_from_what_the_rows_and_the_reward_are_and_it_runs(p
     assert (options["prompt"], options["gold"]) == ("prompt", "#### {answer}")
     assert options["range"] == {"accuracy": [0, 2], "form": [0, 0.5]}
     assert re.search(r"label, .* 0\.000 .*'#### {answer}'", said)
-    assert "(32 train, 4 val, 4 test); columns prompt, answer, kind" in said
+    assert "(32 train, 4 val, 4 test)" in said
+    assert "prompt, answer, kind" in said
     assert re.search("prompt, 9 to 11", said)
     assert "gold answers earn 1.000" in said
     assert (
@@ -134,12 +135,12 @@ def parses(completion): return float(__import__("json").loads(completion)["x"])
 @pytest.mark.parametrize(
     ("reward", "word", "last"),
     [
-        ("of_type", "It pays where answer is a text", False),
-        ("last", "It pays where solution is what follows its '####'", False),
+        ("of_type", r"\banswer is .*\btext\b", False),
+        ("last", r"\bsolution is .*'####'", False),
         ("of_type,form", "by of_type for", False),
-        ("down", "left out of a run, and counted", False),
-        ("chained", "left out of a run, and counted", False),
-        ("says", "left out of a run, and counted", False),
+        ("down", r"left out .* counted", False),
+        ("chained", r"left out .* counted", False),
+        ("says", r"left out .* counted", False),
         ("limit", "catch it there", False),
         ("arrays", "values is a list", False),
         ("chat", "a completion is text", False),
@@ -168,7 +169,7 @@ def test_what_is_not_ready_is_said_first_and_nothing_says_to_train(place, reward
             add_script_options("m", "rows.jsonl", names, None, out), try_reward
         )
     assert (ready, "Train:" in "".join(lines), "Train:" in out.read_text()) == (last, last, last)
-    assert word in "\n".join(lines)
+    assert re.search(word, "\n".join(lines))
     assert ("let it raise" in "\n".join(lines)) == (reward in {"down", "chained", "says"})
 
 
@@ -301,12 +302,12 @@ def test_a_script_for_trl_becomes_a_recipe_and_is_not_run(place):
     assert re.search(r"seed: TODO .*int\(sys.argv\[1\]\)", text)
     assert re.search(r"TODO: seed .*int\(sys.argv\[1\]\)", said)
     for note in (
-        "min_p=0.1 has no twin",
-        "lora_dropout=0.05 of LoRA has no twin",
+        r"min_p=0\.1 .*no twin",
+        r"lora_dropout=0\.05 .*LoRA .*no twin",
         "use_vllm=True is engine: vllm",
     ):
-        assert f"from the script: {note}" in said
-        assert f"# From the script: {note}" in text
+        assert re.search(f"from the script: {note}", said)
+        assert re.search(f"# From the script: {note}", text)
     assert "logging_steps" not in said
 
 
@@ -386,7 +387,7 @@ trainer = SFTTrainer(model=model, train_dataset=rows, args=SFTConfig(max_length=
     [
         ("x = (", "is no Python"),
         ("x = 1", "builds no GRPOTrainer"),
-        ("GRPOConfig(num_generations='8')", "of the wrong kind"),
+        ("GRPOConfig(num_generations='8')", r"train\.py: .* num_generations='8'"),
     ],
 )
 def test_a_script_that_says_nothing_is_an_error(place, text, message):

@@ -90,7 +90,7 @@ def test_equal_prompts_stay_together_and_are_counted(workplace):
     assert not prompts[0] & prompts[1]
     assert not prompts[0] & prompts[2]
     notes = task.describe_before_run(quick=False)
-    assert any("26 of 52 rows of train" in note for note in notes)
+    assert any(re.match(r"26 of 52 rows\b.* train\b", note) for note in notes)
 
 
 def test_files_of_their_own(workplace):
@@ -116,68 +116,68 @@ def test_files_of_their_own(workplace):
 @pytest.mark.parametrize(
     ("rows", "options", "message"),
     [
-        ([{"question": "a"}], {}, r"rows.jsonl:1: there is no column 'prompt' \(it has question\)"),
-        ([{"prompt": "a"}], {"gold": "answer"}, "rows.jsonl:1: there is no column 'answer'"),
+        ([{"question": "a"}], {}, r"rows\.jsonl:1: .* column 'prompt' \(.* question\)"),
+        ([{"prompt": "a"}], {"gold": "answer"}, r"rows\.jsonl:1: .* column 'answer' "),
         (
             sums(),
             {"gold": "#### {solution}"},
-            r":1: there is no column 'solution' \(it has prompt, answer, kind\)",
+            r":1: .* 'solution' \(.* answer, kind\)",
         ),
-        (sums(), {"gold": "#### {answer.real}"}, ":1: there is no column 'answer.real'"),
-        (sums(), {"prompt": "{prompt}\n\n{choices:options}"}, ":1: there is no column 'choices'"),
+        (sums(), {"gold": "#### {answer.real}"}, r":1: .* column 'answer\.real' "),
+        (sums(), {"prompt": "{prompt}\n\n{choices:options}"}, ":1: .* column 'choices' "),
         (
             sums(),
             {"prompt": "{prompt}\n\n{answer:options}"},
-            ":1 holds what cannot be read: '1' is no list of choices",
+            ":1 .*: '1' .* list of choices",
         ),
         (
             [{"prompt": "a", "answer": 26}],
             {"gold": "{answer:letter}"},
-            "answer is '26', and no index of a choice",
+            "answer is '26', .* index",
         ),
         (
             [{"prompt": "a", "answer": 3, "c": ["x"]}],
             {"gold": "{c:of answer}"},
-            "c has no choice ''",
+            ": c .* choice ''",
         ),
-        ([{"prompt": "a", "answer": ""}], {"gold": "answer"}, "the gold answer is"),
-        ([{"prompt": "a", "answer": ["x"]}], {"gold": "answer"}, "the gold answer is"),
-        ([{"prompt": " "}], {}, "give a text, or messages"),
-        ([{"prompt": [{"role": "robot", "content": "x"}]}], {}, "give a text, or messages"),
+        ([{"prompt": "a", "answer": ""}], {"gold": "answer"}, ':1: .*gold answer is ""'),
+        ([{"prompt": "a", "answer": ["x"]}], {"gold": "answer"}, r':1: .*gold answer is \["x"\]'),
+        ([{"prompt": " "}], {}, ':1: prompt is " "\n'),
+        ([{"prompt": [{"role": "robot", "content": "x"}]}], {}, ':1: prompt .* {"role": "robot", '),
         (
             [{"prompt": [{"role": "user", "content": "x"}, {"role": "tool"}]}],
             {},
-            """the message {"role": "tool"}""",
+            ':1: prompt .* {"role": "tool"}\n',
         ),
         (
             [{"prompt": [{"role": "system", "content": "x"}]}],
             {},
-            "does not end with a message of the user",
+            r":1: .*prompt .* end .* user\b",
         ),
         (
             [{"prompt": [{"role": "assistant", "content": "x"}]}],
             {},
-            "does not end with a message of the user",
+            r":1: .*prompt .* end .* user\b",
         ),
         (
             [{"prompt": "a", "id": 1}, {"prompt": "b", "id": "1"}],
             {},
-            "rows.jsonl:2: the id 1 stands at rows.jsonl:1",
+            r"rows\.jsonl:2: .* id 1 .* rows\.jsonl:1 ",
         ),
-        ([{"prompt": "a", "id": None}], {}, "the id is null"),
+        ([{"prompt": "a", "id": None}], {}, r"rows\.jsonl:1: .* id is null"),
         (
             [{"prompt": "a", "score": math.nan}],
             {},
-            "rows.jsonl:1 holds what cannot be read: Out of range",
+            r"rows\.jsonl:1 .*: Out of range",
         ),
-        ([{"prompt": "a\ud800"}], {}, "rows.jsonl:1 holds half of a pair of surrogates"),
-        ([{"prompt": "a"}, {"prompt": "b"}], {}, "has 2 prompts, of which 2 would be held out"),
-        ([{"prompt": "a"}, 3], {}, "rows.jsonl:2: a JSON object is expected"),
+        ([{"prompt": "a\ud800"}], {}, r"rows\.jsonl:1 .*surrogates \(\\ud800 "),
+        ([{"prompt": "a"}, {"prompt": "b"}], {}, r"rows\.jsonl .* 2 prompts, .* 2 "),
+        ([{"prompt": "a"}, 3], {}, r"rows\.jsonl:2: .* not int"),
         ([], {}, "rows.jsonl has no rows"),
         (
             [{"prompt": "b"}, {"prompt": "a"}],
             {"val": "val.jsonl"},
-            r"val.jsonl:1 \(val\) has the prompt of rows.jsonl:2 \(train\)",
+            r"val\.jsonl:1 \(val\) .* rows\.jsonl:2 \(train\)",
         ),
         ([{"prompt": "a"}], {"val": "absent.jsonl"}, "absent.jsonl does not exist"),
         (
@@ -191,7 +191,7 @@ def test_files_of_their_own(workplace):
                 {"prompt": "b"},
             ],
             {},
-            "1 of 2 rows have no gold answer, such as rows.jsonl:2, which has none",
+            r"1 of 2 rows .* rows\.jsonl:2, ",
         ),
     ],
 )
@@ -230,9 +230,7 @@ def test_rows_without_a_gold_answer_are_in_no_split_counted_and_given_to_the_aud
         assert sum(len(task.examples(split)) for split in task.splits) == 37
         assert all(one.gold for split in task.splits for one in task.examples(split))
         assert [one.id for one in task.rows_without_gold] == ["row-4", "row-10", "row-21"]
-        assert task.notes[0].startswith(
-            "3 of 40 rows have no gold answer and are left out, such as rows.jsonl:4"
-        )
+        assert re.match(r"3 of 40 rows .*gold.* rows\.jsonl:4\b", task.notes[0])
 
 
 NOON = datetime.datetime(2020, 2, 3, 12, tzinfo=datetime.UTC)
@@ -546,10 +544,10 @@ def test_what_a_function_does_to_its_arguments_stays_there(functions):
 @pytest.mark.parametrize(
     ("score", "message"),
     [
-        ("names", r"takes \(text, row\), which is no answer to score"),
-        ("both", "no answer to score"),
-        ("only", "no answer to score"),
-        ("trainer", "takes trainer_state, which only TRL's trainer has"),
+        ("names", r":names .* \(text, row\), "),
+        ("both", r":both .* \(completion, completions\), "),
+        ("only", r":only .* \(\), "),
+        ("trainer", "takes trainer_state, .* TRL's"),
         ("absent", "has no absent"),
     ],
 )
@@ -566,18 +564,18 @@ def test_a_function_that_cannot_be_called_is_refused_when_it_is_opened(functions
 @pytest.mark.parametrize(
     ("score", "message"),
     [
-        ("wide", "wide is ndarray .* and no number"),
-        ("huge", "huge is int .* and no number"),
-        ("text", "text is str '1.0', and no number"),
-        ("silent", "no function gave this answer a number, so it has no reward"),
-        ("scalar", "returned float 1.0 for 1 completions"),
-        ("unordered", "returned set {1.0} for 1 completions"),
-        ("unsized", r"returned float32 .* for 1 completions"),
-        ("several", r"returned list \[1, 1\] for 1 completions"),
-        ("infinite", r"what infinite says is inf, which is not in \[0, 1\]"),
-        ("no_score", r"returned dict {'acc': 1.0}, which has no score"),
-        ("parts", "the parts right, brief, said were returned, and parts have weights"),
-        (["parts", "brief"], "two functions return the part brief"),
+        ("wide", "^wide .* ndarray .* number"),
+        ("huge", "^huge .* int 100+, .* number"),
+        ("text", r"^text .* str '1\.0', .* number"),
+        ("silent", "^no function .* reward"),
+        ("scalar", r":scalar .* float 1\.0 .* 1 completions"),
+        ("unordered", r":unordered .* set {1\.0} .* 1 completions"),
+        ("unsized", r":unsized .* float32 .* 1 completions"),
+        ("several", r":several .* list \[1, 1\] .* 1 completions"),
+        ("infinite", r"infinite .* inf, .* \[0, 1\] \(.*:infinite\)"),
+        ("no_score", r":no_score .* dict {'acc': 1\.0}, .* score\n"),
+        ("parts", r"right, brief, said (.|\n)*task\.options\.weights: "),
+        (["parts", "brief"], r"two .* part brief\b"),
     ],
 )
 def test_what_is_returned_must_be_a_reward(functions, score, message):
@@ -599,27 +597,27 @@ def test_rounding_is_no_number_outside_and_an_exit_is_a_failure(functions):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"promt": "x"}, r"unknown key task.options.promt \(did you mean prompt\?\)"),
+        ({"promt": "x"}, r"unknown key task\.options\.promt .* prompt\?\)"),
         ({"train": None}, "train: Field required"),
-        ({"val": 1.5}, "val: give a file, or a share between 0 and 1"),
-        ({"val": 0.5, "test": 0.5}, "val and test hold out all of train"),
+        ({"val": 1.5}, r"options\.val: .* 0 .* 1, not 1\.5\n"),
+        ({"val": 0.5, "test": 0.5}, "options: val .* test .* train\n"),
         ({"val": True}, "val is true"),
-        ({"range": [1, 0]}, "range goes from the lowest reward to the highest"),
-        ({"range": {"nothing": [0, 1]}}, "range names nothing; the parts are score"),
+        ({"range": [1, 0]}, "options: range .* 1 to 0\n"),
+        ({"range": {"nothing": [0, 1]}}, "options: range .* nothing; .* score\n"),
         ({"weights": {"score": 0}}, "weights are all 0"),
-        ({"weights": [1, 2]}, "weights are 2 for 1 functions"),
-        ({"weights": {"score": "much"}}, "weights.score: Input should be a valid number"),
-        ({"weights": {}}, "weights"),
+        ({"weights": [1, 2]}, r"options\.weights: .* 2 for 1 "),
+        ({"weights": {"score": "much"}}, r"options\.weights\.score: .* valid number"),
+        ({"weights": {}}, r"options\.weights: .* 1 item\b"),
         ({"judges": -1}, "judges"),
-        ({"gold": "#### {answer:.2f}"}, "is no template; write {column}"),
-        ({"prompt": "{question:lettered}"}, "is no template; write {column}"),
-        ({"gold": "{answer!r}"}, "is no template; write {column}"),
-        ({"gold": "#### {}"}, "is no template; write {column}"),
-        ({"gold": "{{answer}}"}, "is no template; write {column}"),
-        ({"gold": "#### {answer"}, "is no template: expected '}'"),
-        ({"score": "no_colon"}, "name a function as module:function"),
-        ({"score": ["a:f", "b:f"]}, "two functions have one name"),
-        ({"score": []}, "name a function as module:function"),
+        ({"gold": "#### {answer:.2f}"}, r"options\.gold: '#### {answer:\.2f}' .*template; "),
+        ({"prompt": "{question:lettered}"}, r"options\.prompt: '{question:lettered}' .*template; "),
+        ({"gold": "{answer!r}"}, r"options\.gold: '{answer!r}' .*template; "),
+        ({"gold": "#### {}"}, r"options\.gold: '#### {}' .*template; "),
+        ({"gold": "{{answer}}"}, r"options\.gold: '{{answer}}' .*template; "),
+        ({"gold": "#### {answer"}, r"options\.gold: '#### {answer' .*template: expected '}'"),
+        ({"score": "no_colon"}, r"options\.score: .* module:function\b"),
+        ({"score": ["a:f", "b:f"]}, r"options\.score: two .* \(f, f\)"),
+        ({"score": []}, r"options\.score: .* module:function\b"),
     ],
 )
 def test_wrong_options(workplace, options, message):
@@ -635,11 +633,11 @@ def test_wrong_options(workplace, options, message):
     ("name", "message"),
     [
         ("not_there:score", "No module named 'not_there'"),
-        ("os.path.:score", "names no scoring function"),
-        ("math:pi", "does not say what it takes"),
+        ("os.path.:score", r"^os\.path\.:score .* function\n"),
+        ("math:pi", "^math:pi .* 3.14159.* callable"),
         (
             "broken_scoring:score",
-            r"its module fails with ZeroDivisionError: .*broken_scoring.py, line 1",
+            r"broken_scoring:score: .* ZeroDivisionError: .*broken_scoring\.py, line 1\)",
         ),
     ],
 )

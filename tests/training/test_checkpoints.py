@@ -1,5 +1,6 @@
 """Which checkpoints stay: never without the last, nor without the best or the nearest before it."""
 
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -129,7 +130,7 @@ def test_a_state_of_other_types_is_damage(tmp_path, changes):
     path = checkpoints.find_latest(one.folder)
     assert checkpoints.read_checkpoint(path)[1]["step"] == 1
     write_json(path / "state.json", read_json(path / "state.json") | changes)
-    with pytest.raises(RunError, match=r"cannot be read: state\.json holds other values"):
+    with pytest.raises(RunError, match=rf"{re.escape(str(path))} .*: state\.json .* values\b"):
         checkpoints.read_checkpoint(path)
 
 
@@ -143,24 +144,19 @@ def run(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "steps"),
     [
-        (
-            "checkpoints/rl/step-000050",
-            "step 50 of rl: step 40, step 60; models of finished stages: sft",
-        ),
-        ("checkpoints/rl/step-1", "the nearest to step 1 of rl: step 20, step 40"),
-        ("checkpoints/rl/step-000040", "the nearest to step 40 of rl: step 20, step 40"),
-        (
-            "models/rl",
-            "rl has checkpoints: step 20, step 40, step 60; models of finished stages: sft",
-        ),
+        ("checkpoints/rl/step-000050", ["50", "40", "60"]),
+        ("checkpoints/rl/step-1", ["1", "20", "40"]),
+        ("checkpoints/rl/step-000040", ["40", "20", "40"]),
+        ("models/rl", ["20", "40", "60"]),
     ],
 )
-def test_a_missing_checkpoint_names_the_nearest(run, asked, said):
+def test_a_missing_checkpoint_names_the_nearest(run, asked, steps):
     with pytest.raises(ModelError) as error:
         check_source(str(run / asked))
-    assert said in error.value.fix
+    assert re.findall(r"step (\d+)", error.value.fix) == steps
+    assert re.search(r"\brl\b.*; .*: sft\.", error.value.fix)
 
 
 def test_a_damaged_checkpoint_names_the_one_before_it(run):

@@ -143,9 +143,7 @@ def test_what_is_looked_at_depends_on_the_step_and_on_nothing_that_ran_before(
 
 @pytest.mark.parametrize("off_policy_steps", [0, 1])
 def test_a_failing_verifier_stops_the_run_with_its_cause(tiny_folder, tmp_path, off_policy_steps):
-    with pytest.raises(
-        TrainingStopped, match=r"8 of 8 completions could not be judged.*database is gone"
-    ):
+    with pytest.raises(TrainingStopped, match=r"^8 of 8 .* 8 .* RuntimeError: .*database"):
         train_toy(
             tiny_folder,
             tmp_path / "run",
@@ -191,7 +189,7 @@ def test_a_sampler_that_is_not_the_scorer_stops_the_run(tiny_folder, tmp_path, m
     monkeypatch.setattr(
         sampler, "draw", lambda logits, uniforms, sampling: honest(logits / 0.3, uniforms, sampling)
     )
-    with pytest.raises(TrainingStopped, match="differ from the sampler's"):
+    with pytest.raises(TrainingStopped, match=r"\d nats .*; .* 0\.1\n"):
         train_toy(tiny_folder, tmp_path / "run")
 
 
@@ -206,7 +204,7 @@ def test_a_nan_stops_before_the_weights_change(tiny_folder, tmp_path, monkeypatc
         return losses if len(calls) < 3 else replace(losses, loss=losses.loss * float("nan"))
 
     monkeypatch.setattr(Grpo, "surrogate", poisoned)
-    with pytest.raises(TrainingStopped, match="the weights were not updated"):
+    with pytest.raises(TrainingStopped, match=r"loss .* nan .* step 2\b"):
         train_toy(tiny_folder, tmp_path / "run", policy=policy, steps=6)
     assert all(weight.isfinite().all() for weight in policy.trainable().values())
     assert any(not torch.equal(weight, before[name]) for name, weight in policy.trainable().items())

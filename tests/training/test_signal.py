@@ -3,6 +3,7 @@ order of the rest."""
 
 import hashlib
 import json
+import re
 import sys
 from dataclasses import replace
 from itertools import islice
@@ -164,8 +165,8 @@ def test_the_filter_keeps_what_it_says_and_goes_on_in_a_file_that_was_cut(
     kept = {row["id"] for row in rows if 0.05 <= row["mean"] <= 0.95}
     assert {row["id"] for row in run.files["samples"].rows()} <= kept
     (said,) = [e["message"] for e in run.files["events"].rows() if "kept" in e["message"]]
-    assert said.startswith(f"{len(kept)} of 24 prompts kept (mean reward 0.")
-    assert "; 8 always fail, 8 always succeed)" in said
+    assert said.startswith(f"{len(kept)} of 24 prompts kept (")
+    assert re.search(r"\(mean reward 0\.\d+; 8 .*, 8 .*\)$", said)
     assert run.rows("rl")[-1]["train/epoch"] == pytest.approx(4 * 4 / len(kept))
 
     lines = (run.folder / "difficulty.jsonl").read_text().splitlines(keepends=True)
@@ -195,13 +196,13 @@ def test_a_filter_that_keeps_nothing_or_meets_other_prompts_or_takes_all_the_tim
 ):
     constant = ToyTask({"size": 6, "reward": "constant"})
     with pytest.raises(
-        DataError, match=r"rl.filter keeps none of 6 prompts \(mean reward 0.500; 0 always"
+        DataError, match=r"rl\.filter .* none of 6 .*0\.500; 0 .*, 0 .*\)\n"
     ) as caught:
         train(tiny_folder, tmp_path / "none", task=constant, filter={"least": 0.6})
     assert "rl.filter.least" in caught.value.fix
-    with pytest.raises(DataError, match=r"difficulty.jsonl is of other prompts"):
+    with pytest.raises(DataError, match=r"none/difficulty\.jsonl .* other prompts"):
         train(tiny_folder, tmp_path / "none", resume=True, filter={"least": 0.6})
-    with pytest.raises(DataError, match=r"rl.filter took all of the 1e-06 seconds"):
+    with pytest.raises(DataError, match=r"rl\.filter .* 1e-06 seconds"):
         train(tiny_folder, tmp_path / "late", filter={"samples": 2}, seconds=1e-6)
 
 
@@ -252,10 +253,10 @@ def test_a_given_order_is_that_of_every_epoch_and_a_random_one_is_what_it_was(
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"order": "easy-first"}, "give it, such as {samples: 4}"),
-        ({"resample": 17}, "rl.resample: Input should be less than or equal to 16"),
-        ({"filter": {"least": 0.9, "most": 0.1}}, "least 0.9 is above most 0.1"),
-        ({"filter": {"samples": 0}}, "rl.filter.samples: Input should be greater than 0"),
+        ({"order": "easy-first"}, r"rl\.order: easy-first .* rl\.filter .*{samples: 4}"),
+        ({"resample": 17}, r"rl\.resample: .* 16\n"),
+        ({"filter": {"least": 0.9, "most": 0.1}}, r"rl\.filter: least 0\.9 .* most 0\.1\b"),
+        ({"filter": {"samples": 0}}, r"rl\.filter\.samples: .* 0\n"),
     ],
 )
 def test_a_wrong_key_is_an_error_of_the_recipe(settings, message):
