@@ -52,31 +52,25 @@ def options_of(family: str) -> FamilyOptions:
     Raises:
         RecipeError: there is no such family, or it declares nothing.
     """
+    options: FamilyOptions
     if family in FAMILIES:
-        found: FamilyOptions = import_own(
-            f"plumbline.policies.{family}.options:OPTIONS", "policy family"
-        )
-        return found
+        options = import_own(f"plumbline.policies.{family}.options:OPTIONS", "policy family")
+        return options
     if not family.partition(":")[2]:
         raise RecipeError(
             f"there is no policy family {family}",
             f"there are {', '.join(FAMILIES)}; yours is module:Class",
         )
     policy = import_named(family, "policy family")
-    lacking = (
-        "open(section, source, seed)"
-        if not hasattr(policy, "open")
-        else "options (a FamilyOptions)"
+    lacking = "open(section, source, seed)"
+    if hasattr(policy, "open"):
+        if isinstance(options := getattr(policy, "options", None), FamilyOptions):
+            return options
+        lacking = "options (a FamilyOptions)"
+    raise RecipeError(
+        f"{family} is no policy family: it has no {lacking}",
+        "see docs/architecture.md for what a family has",
     )
-    if not hasattr(policy, "open") or not isinstance(
-        getattr(policy, "options", None), FamilyOptions
-    ):
-        raise RecipeError(
-            f"{family} is no policy family: it has no {lacking}",
-            "see docs/architecture.md for what a family has",
-        )
-    options: FamilyOptions = policy.options
-    return options
 
 
 def is_untrusted_family(family: str) -> bool:
@@ -179,19 +173,13 @@ def check_family_keys(recipe: Recipe) -> None:
         for key in sorted(recipe.foreign)
         for value in _value_unless_default(recipe, key)
     ]
-    algorithm = recipe.rl.algorithm if recipe.rl is not None else None
-    if (
-        algorithm is not None
-        and algorithm.families
-        and recipe.model.family in {*FAMILIES} - {*algorithm.families}
-    ):
-        foreign.append(f"rl.algorithm: {algorithm.name} is for {' and '.join(algorithm.families)}")
-    if recipe.rl is not None and recipe.model.family in FAMILIES[1:]:
-        if recipe.rl.kl == "forward" or (
-            recipe.rl.teacher is not None and recipe.rl.kl == "closed"
-        ):
+    known = recipe.rl.algorithm.families if recipe.rl is not None else ()
+    if recipe.rl is not None and known and recipe.model.family in {*FAMILIES} - {*known}:
+        foreign.append(f"rl.algorithm: {recipe.rl.algorithm.name} is for {' and '.join(known)}")
+    if (rl := recipe.rl) is not None and recipe.model.family in FAMILIES[1:]:
+        if rl.kl == "forward" or (rl.teacher is not None and rl.kl == "closed"):
             foreign.append("rl.kl: forward, and closed with a teacher, are for autoregressive")
-        if recipe.rl.teacher is not None and recipe.rl.teacher.has_hint:
+        if rl.teacher is not None and rl.teacher.has_hint:
             foreign.append("rl.teacher.hint and again are for autoregressive")
     if foreign:
         raise RecipeError(

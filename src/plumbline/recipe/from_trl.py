@@ -850,9 +850,7 @@ class _Reader(TrlScript):
                     and item.scope.module is not self.script.main
                     and item.origin is None
                 ):
-                    names.append(
-                        f"{self._write_module(item.scope.module)}:{getattr(item.node, 'name', '')}"
-                    )
+                    names.append(f"{self._write_module(item.scope.module)}:{item.name}")
                 elif isinstance(item, LibraryName) and "." in item.path:
                     names.append(":".join(item.path.rsplit(".", 1)))
                 elif isinstance(item, Function | Instance) or (

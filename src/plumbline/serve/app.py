@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -14,7 +15,7 @@ from collections.abc import (
 )
 from functools import partial
 from importlib.resources import files
-from typing import Any, TypeVar
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -57,13 +58,12 @@ def application(
         metrics.close()
 
     def described(served: Backend) -> dict[str, Any]:
-        own = {"family": served.family, "context": served.context}
         return {
             "id": served.name,
             "object": "model",
             "created": 0,
             "owned_by": "plumbline",
-            "plumbline": own,
+            "plumbline": {"family": served.family, "context": served.context},
         }
 
     def health() -> Response:
@@ -134,7 +134,6 @@ def openapi(models: Mapping[str, Backend], limits: RequestLimits) -> dict[str, A
 
 # -- POST /v1/chat/completions ---------------------------------------------------------------------
 
-T = TypeVar("T")
 EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
 
 
@@ -185,8 +184,8 @@ class ChatRoute:
                 entry.said |= {
                     "prompt_tokens": reply.prompt_tokens,
                     "completion_tokens": reply.completion_tokens,
+                    "finish": [each[-1].finish if each else None for each in reply.pieces],
                 }
-                entry.said["finish"] = [each[-1].finish if each else None for each in reply.pieces]
                 entry.contents["answers"] = [
                     "".join(piece.text for piece in each) for each in reply.pieces
                 ]
@@ -211,7 +210,7 @@ class ChatRoute:
             async with self._deadline():
                 async for index, piece in pieces:
                     reply.add_chunk(index, piece)
-                    entry.note_chunk()
+                    entry.first = entry.first or time.monotonic() - entry.began
                     if streams and not entry.begun:
                         entry.begun = True
                         await send(
@@ -262,7 +261,7 @@ def _clear() -> Iterator[None]:
         raise to_refusal(error) from error
 
 
-async def _run_while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+async def _run_while_connected(request: Request, work: Coroutine[Any, Any, None]) -> None:
     """Do the work, and drop it when the client goes away.
 
     Raises:
@@ -278,7 +277,7 @@ async def _run_while_connected(request: Request, work: Coroutine[Any, Any, T]) -
         await asyncio.wait({doing, watching}, return_when=asyncio.FIRST_COMPLETED)
         if not doing.done():
             raise ClientDisconnect
-        return doing.result()
+        doing.result()
     finally:
         for task in (doing, watching):
             task.cancel()

@@ -132,8 +132,11 @@ class Reply:
             Refusal: log-probabilities are asked for, and the model has none.
         """
         if self.body.logprobs and piece.tokens and not piece.logprobs:
-            what = "this model has no log-probabilities of single tokens: leave out logprobs"
-            raise Refusal(400, what, param="logprobs")
+            raise Refusal(
+                400,
+                "this model has no log-probabilities of single tokens: leave out logprobs",
+                param="logprobs",
+            )
         if piece.canvas is None:
             self.pieces[index].append(piece)
 
@@ -156,26 +159,24 @@ class Reply:
 
     def full_response(self) -> dict[str, Any]:
         """All answers, when they have ended."""
-        choices = [
-            {
-                "index": index,
-                "message": {
-                    "role": "assistant",
-                    "content": "".join(piece.text for piece in pieces),
-                    "refusal": None,
-                },
-                "logprobs": self._logprobs(pieces),
-                "finish_reason": pieces[-1].finish,
-                "plumbline": dict(pieces[-1].facts),
-            }
-            for index, pieces in enumerate(self.pieces)
-        ]
-        own = {**self.pieces[0][-1].facts, "ignored": self.body.ignored}
         return {
             **self._head("chat.completion"),
-            "choices": choices,
+            "choices": [
+                {
+                    "index": index,
+                    "message": {
+                        "role": "assistant",
+                        "content": "".join(piece.text for piece in pieces),
+                        "refusal": None,
+                    },
+                    "logprobs": self._logprobs(pieces),
+                    "finish_reason": pieces[-1].finish,
+                    "plumbline": dict(pieces[-1].facts),
+                }
+                for index, pieces in enumerate(self.pieces)
+            ],
             "usage": self.usage(),
-            "plumbline": own,
+            "plumbline": {**self.pieces[0][-1].facts, "ignored": self.body.ignored},
         }
 
     def _logprobs(self, pieces: Sequence[AnswerChunk]) -> dict[str, Any] | None:
@@ -216,11 +217,14 @@ class Reply:
         ends, shown = piece.finish is not None, piece.canvas is not None
         if not (piece.text or ends or shown or (self.body.logprobs and piece.tokens)):
             return None
-        delta = {"content": piece.text} if piece.text else {}
-        choice: dict[str, Any] = {"index": index, "delta": delta, "finish_reason": piece.finish}
+        choice: dict[str, Any] = {
+            "index": index,
+            "delta": {"content": piece.text} if piece.text else {},
+            "finish_reason": piece.finish,
+        }
         if self.body.logprobs:
             choice["logprobs"] = self._logprobs([piece])
-        own: dict[str, Any] = {"canvas": piece.canvas} if shown else {}
+        own = {"canvas": piece.canvas} if shown else {}
         return self._chunk(
             choice, {**own, **piece.facts, **({"ignored": self.body.ignored} if ends else {})}
         )

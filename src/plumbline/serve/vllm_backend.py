@@ -87,12 +87,7 @@ class VllmBackend(Backend):
         }
         body = completion(prompt, sampling) | said
         if self._client is None:  # which belongs to the loop that serves
-            timeout = (
-                10.0,
-                self.engine.section.timeout,
-                self.engine.section.timeout,
-                self.engine.section.timeout,
-            )
+            timeout = (10.0, *[self.engine.section.timeout] * 3)
             address, socket = self.engine.client.address, self.engine.socket
             self._client = open_http(address, socket, timeout, AT_ONCE, loop=True)
         spelling = Spelling(self.chat.text)
