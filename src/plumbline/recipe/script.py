@@ -22,6 +22,8 @@ from plumbline.config.overrides import read_yaml
 from plumbline.errors import PlumblineError, RecipeError
 from plumbline.storage import SMALL, one_line, parse_json, read_text, shorten
 
+Values = dict[str, Any]
+"""By the names of keywords, attributes or keys."""
 LARGEST = 2**20
 """Bytes of a script. Its syntax tree has some thousand times as many."""
 LARGEST_NUMBER = 2**64
@@ -32,7 +34,7 @@ MOST_STEPS, DEEPEST, MOST_ROUNDS, MOST_FILES = 300_000, 90, 200, 20
 modules beside it."""
 LONGEST_SHOWN = 120
 """Letters of a value or an expression in a note."""
-LIBRARY: dict[str, Any] = {
+LIBRARY: Values = {
     "dataset_name": None,
     "dataset_config": None,
     "dataset_train_split": "train",
@@ -90,7 +92,7 @@ class Scope:
 
     module: "Module"
     parent: "Scope | None" = None
-    names: dict[str, Any] = field(default_factory=dict)
+    names: Values = field(default_factory=dict)
     returned: list[Any] = field(default_factory=list)
 
     def holder(self, name: str) -> "Scope | None":
@@ -110,7 +112,7 @@ class LibraryValue:
     name: str
     owner: Any
     args: list[Any]
-    keys: dict[str, Any]
+    keys: Values
     node: ast.AST | None
     scope: Scope
     kind: str = ""
@@ -138,7 +140,7 @@ class Function:
 
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
     scope: Scope
-    defaults: dict[str, Any]
+    defaults: Values
     decorators: Sequence[Any] = ()
     itself: Any = None
     origin: tuple[ast.AST, Scope] | None = None
@@ -156,10 +158,10 @@ class ScriptClass:
 
     node: ast.ClassDef
     scope: Scope
-    values: dict[str, Any]
+    values: Values
     bases: list[Any]
 
-    def fields(self) -> dict[str, Any]:
+    def fields(self) -> Values:
         """What is declared with a type, and those of classes above, with their defaults."""
         found = {
             key: each
@@ -204,7 +206,7 @@ class Instance:
     """An object of a class of the script, or a module beside it."""
 
     kind: ScriptClass | None
-    values: dict[str, Any]
+    values: Values
     origin: tuple[ast.AST, Scope] | None = None
 
 
@@ -930,15 +932,15 @@ class Script:
             return LIBRARY.get(name, "no")
         return LibraryValue("attribute", name, owner, [], {}, node, scope)
 
-    def settings_of(self, value: Any) -> dict[str, Any]:
+    def settings_of(self, value: Any) -> Values:
         """The attributes of what a parser of a command line gives."""
         if isinstance(value, LibraryValue):
             return {**(self._arguments() if value.name == "parse_args" else LIBRARY), **value.keys}
         return dict(value.values) if isinstance(value, Instance) else {}
 
-    def _arguments(self) -> dict[str, Any]:
+    def _arguments(self) -> Values:
         """The arguments of the command line, with their defaults."""
-        found: dict[str, Any] = {}
+        found: Values = {}
         self._steps += len(self.made) // 8
         for call in self.made:
             if call.name == "set_defaults":
@@ -1058,7 +1060,7 @@ class Script:
     def _call(self, node: ast.Call, scope: Scope) -> Any:
         function = self.value(node.func, scope)
         args = self._evaluate_items(node.args, scope)
-        keys: dict[str, Any] = {}
+        keys: Values = {}
         for key in node.keywords:
             given = self.value(key.value, scope)
             if key.arg:
@@ -1071,7 +1073,7 @@ class Script:
         return self.call(function, args, keys, node, scope)
 
     def call(
-        self, function: Any, args: list[Any], keys: dict[str, Any], node: ast.AST, scope: Scope
+        self, function: Any, args: list[Any], keys: Values, node: ast.AST, scope: Scope
     ) -> Any:
         """What a call gives."""
         with suppress(*_FAILS):
@@ -1079,7 +1081,7 @@ class Script:
         return Unknown(node)
 
     def _call_value(
-        self, function: Any, args: list[Any], keys: dict[str, Any], node: ast.AST, scope: Scope
+        self, function: Any, args: list[Any], keys: Values, node: ast.AST, scope: Scope
     ) -> Any:
         match function:
             case Function():
@@ -1105,7 +1107,7 @@ class Script:
         name: str,
         owner: Any,
         args: list[Any],
-        keys: dict[str, Any],
+        keys: Values,
         node: ast.AST,
         scope: Scope,
     ) -> Any:
@@ -1156,7 +1158,7 @@ class Script:
         return found
 
     def _library(
-        self, path: str, args: list[Any], keys: dict[str, Any], node: ast.AST, scope: Scope
+        self, path: str, args: list[Any], keys: Values, node: ast.AST, scope: Scope
     ) -> Any:
         path = path.removeprefix("builtins.").removeprefix("pathlib.")
         tail, first = path.rpartition(".")[2], args[0] if args else None
@@ -1215,9 +1217,7 @@ class Script:
         read = None if path is None else read_settings(path)
         return _make_bags(read) if isinstance(read, dict) else None
 
-    def _method(
-        self, base: Any, name: str, args: list[Any], keys: dict[str, Any], node: ast.AST
-    ) -> Any:
+    def _method(self, base: Any, name: str, args: list[Any], keys: Values, node: ast.AST) -> Any:
         if name == "format":
             if isinstance(row := keys.get("**"), LibraryValue):
                 keys = {one: self._item(row, one, node) for one in re.findall(r"\{(\w+)\}", base)}
@@ -1276,7 +1276,7 @@ class Script:
         self,
         function: Function,
         args: list[Any],
-        keys: dict[str, Any],
+        keys: Values,
         node: ast.AST,
         scope: Scope | None = None,
     ) -> Any:
@@ -1328,7 +1328,7 @@ class Script:
         return Unknown(why=f"{name} has no default")
 
     def _instance(
-        self, kind: ScriptClass, args: list[Any], keys: dict[str, Any], node: ast.AST, scope: Scope
+        self, kind: ScriptClass, args: list[Any], keys: Values, node: ast.AST, scope: Scope
     ) -> Any:
         fields = {name: _default_value(value, self) for name, value in kind.fields().items()}
         start, library = kind.member("__init__"), kind.library()

@@ -26,7 +26,14 @@ from starlette.routing import BaseRoute, Route
 from plumbline.errors import PlumblineError
 from plumbline.serve.backend import Backend
 from plumbline.serve.chat_body import ChatBody, read_chat, split_request
-from plumbline.serve.limits import Refusal, RequestLimits, read_body, shutdown_refusal, to_refusal
+from plumbline.serve.limits import (
+    Json,
+    Refusal,
+    RequestLimits,
+    read_body,
+    shutdown_refusal,
+    to_refusal,
+)
 from plumbline.serve.metrics import GONE, RequestMetrics, RequestRecord, find_model
 from plumbline.serve.streaming import NumberedChunk, Reply, encode_event, merge_answers
 from plumbline.version import __version__
@@ -57,7 +64,7 @@ def application(
             await served.close()
         metrics.close()
 
-    def described(served: Backend) -> dict[str, Any]:
+    def described(served: Backend) -> Json:
         return {
             "id": served.name,
             "object": "model",
@@ -115,12 +122,10 @@ async def _answer_refusal(request: Request, error: Exception) -> Response:
     return refusal.response()
 
 
-def openapi(models: Mapping[str, Backend], limits: RequestLimits) -> dict[str, Any]:
+def openapi(models: Mapping[str, Backend], limits: RequestLimits) -> Json:
     """The server's own OpenAPI page: the file's paths and answers, the body as it is read, its
     models and limits."""
-    page: dict[str, Any] = json.loads(
-        files("plumbline.serve").joinpath("openapi.json").read_text("utf-8")
-    )
+    page: Json = json.loads(files("plumbline.serve").joinpath("openapi.json").read_text("utf-8"))
     page["info"]["version"] = __version__
     schema = ChatBody.model_json_schema(ref_template="#/components/schemas/{model}")
     page["components"]["schemas"] |= {**schema.pop("$defs"), "ChatBody": schema}

@@ -8,7 +8,6 @@ beside it, so batching changes no answer.
 import asyncio
 import threading
 import time
-from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from queue import Empty, SimpleQueue
@@ -21,7 +20,7 @@ from plumbline.errors import DataError, DeviceMemoryError, EngineError, RecipeEr
 from plumbline.policies.memory import is_full
 from plumbline.policies.policy import LiveRequest, Policy
 from plumbline.records import Key, Request, Sampling, Trajectory
-from plumbline.serve.backend import AnswerChunk, AnswerRequest, Backend
+from plumbline.serve.backend import AnswerChunk, AnswerRequest, Backend, Chunks
 from plumbline.serve.constrained import Grammars, SchemaConstraint
 
 WAIT = 0.003
@@ -79,15 +78,13 @@ class BatchedBackend(Backend):
         self._thread = threading.Thread(target=self._work, name=f"serve-{name}", daemon=True)
         self._thread.start()
 
-    def answer(self, asked: AnswerRequest) -> AsyncGenerator[AnswerChunk, None]:
+    def answer(self, asked: AnswerRequest) -> Chunks:
         """See `Backend.answer`; JSON by a grammar where there are grammars."""
         if asked.schema is None or self.grammars is None:
             return super().answer(asked)
         return self._constrained(asked, self.grammars)
 
-    async def _constrained(
-        self, asked: AnswerRequest, grammars: Grammars
-    ) -> AsyncGenerator[AnswerChunk, None]:
+    async def _constrained(self, asked: AnswerRequest, grammars: Grammars) -> Chunks:
         if self._closed:
             raise self._ends()
         constraint, judge = await asyncio.get_running_loop().run_in_executor(
@@ -103,7 +100,7 @@ class BatchedBackend(Backend):
 
     async def write(
         self, asked: AnswerRequest, constraint: SchemaConstraint | None = None
-    ) -> AsyncGenerator[AnswerChunk, None]:
+    ) -> Chunks:
         """See `Backend.write`: one piece when all is there, behind the canvas after each step where
         it is wanted.
 

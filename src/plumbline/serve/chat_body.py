@@ -20,7 +20,7 @@ from pydantic import (
 
 from plumbline.records import Message, Request, Sampling
 from plumbline.serve.backend import AnswerRequest
-from plumbline.serve.limits import Refusal, RequestLimits
+from plumbline.serve.limits import Json, Refusal, RequestLimits
 
 Text = Annotated[str, Field(min_length=1)]
 Stop = Annotated[str, Field(min_length=1, max_length=128)]
@@ -87,7 +87,7 @@ class TextPart(_Closed):
 
     type: Literal["text"]
     text: str
-    cache_control: dict[str, Any] | None = None
+    cache_control: Json | None = None
     """Passed over: it is about the price of a prompt."""
 
 
@@ -112,7 +112,7 @@ class ChatMessage(_Closed):
     thinking_blocks: Any = None
     provider_specific_fields: Any = None
     annotations: list[Any] | None = None
-    audio: dict[str, Any] | None = None
+    audio: Json | None = None
 
     @field_validator("content")
     @classmethod
@@ -163,7 +163,7 @@ class AnyObject(_Closed):
     type: Literal["json_object"]
 
 
-def _finite(schema: dict[str, Any]) -> dict[str, Any]:
+def _finite(schema: Json) -> Json:
     left: list[Any] = [schema]
     while left:
         value = left.pop()
@@ -180,9 +180,9 @@ class NamedSchema(_Closed):
 
     name: Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
     description: str | None = None
-    schema_: Annotated[
-        Annotated[dict[str, Any], AfterValidator(_finite)] | None, Field(alias="schema")
-    ] = None
+    schema_: Annotated[Annotated[Json, AfterValidator(_finite)] | None, Field(alias="schema")] = (
+        None
+    )
     strict: bool | None = None
 
 
@@ -235,7 +235,7 @@ class ChatBody(_Closed):
     tool_choice: Literal["none", "auto"] | None = None
     functions: Empty = None
     function_call: Literal["none", "auto"] | None = None
-    logit_bias: Annotated[dict[str, Any], Field(max_length=0)] | None = None
+    logit_bias: Annotated[Json, Field(max_length=0)] | None = None
     modalities: list[Literal["text"]] | None = None
     audio: None = None
     web_search_options: None = None
@@ -243,7 +243,7 @@ class ChatBody(_Closed):
     # mean something.
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-    prediction: dict[str, Any] | None = None
+    prediction: Json | None = None
     metadata: dict[str, str] | None = None
     reasoning_effort: str | None = None
     verbosity: str | None = None
@@ -352,11 +352,11 @@ def split_request(body: ChatBody, limits: RequestLimits) -> list[AnswerRequest]:
         "max_tokens": longest,
     }
     said = {name: value for name, value in given.items() if value is not None}
-    shared: dict[str, Any] = {name: value for name, value in said.items() if name != "steps"}
+    shared: Json = {name: value for name, value in said.items() if name != "steps"}
     seed = body.seed if body.seed is not None else int.from_bytes(os.urandom(8), "big")
     sampling = Sampling(**shared)
     chat = [message.to_message() for message in body.messages]
-    schema: dict[str, Any] | None = {} if isinstance(body.response_format, AnyObject) else None
+    schema: Json | None = {} if isinstance(body.response_format, AnyObject) else None
     name = ""
     if isinstance(body.response_format, BySchema):
         schema = body.response_format.json_schema.schema_ or {}

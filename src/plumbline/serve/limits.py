@@ -17,6 +17,8 @@ from starlette.responses import JSONResponse
 
 from plumbline.errors import DataError, DeviceMemoryError, EngineError, PlumblineError, RecipeError
 
+Json = dict[str, Any]
+"""An object of JSON."""
 KINDS = {
     401: "authentication_error",
     404: "not_found_error",
@@ -55,7 +57,7 @@ class Refusal(Exception):  # noqa: N818 - it is an answer
         self.status, self.message, self.param, self.code = status, message, param, code
         self.headers = dict(headers or {})
 
-    def body(self) -> dict[str, Any]:
+    def body(self) -> Json:
         """The error as OpenAI's clients read it."""
         return {
             "error": {

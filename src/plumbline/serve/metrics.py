@@ -16,7 +16,7 @@ from typing import IO, Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from plumbline.serve.backend import Backend
-from plumbline.serve.limits import Refusal, RequestLimits, shutdown_refusal
+from plumbline.serve.limits import Json, Refusal, RequestLimits, shutdown_refusal
 from plumbline.storage import clear_os_errors
 
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -38,9 +38,9 @@ class RequestRecord:
     """Seconds to the first piece of an answer."""
     begun: bool = False
     """Whether a stream was begun, whose status cannot be changed any more."""
-    said: dict[str, Any] = field(default_factory=dict)
+    said: Json = field(default_factory=dict)
     """What the log says beside it."""
-    contents: dict[str, Any] = field(default_factory=dict)
+    contents: Json = field(default_factory=dict)
     """Messages and answers, which a log has only where it is asked to."""
 
 

@@ -22,7 +22,7 @@ from plumbline.reports.templating import read_template
 from plumbline.rollouts.reward_workers import judge
 from plumbline.runs.metadata import ModelMetadata
 from plumbline.runs.remote import local_model
-from plumbline.serve.limits import Refusal, RequestLimits, read_body
+from plumbline.serve.limits import Json, Refusal, RequestLimits, read_body
 from plumbline.tasks import find_opener, silent
 from plumbline.tasks.task import Task
 
@@ -154,7 +154,7 @@ class Trials:
         self.sources = sources
         self._tasks: dict[tuple[str, str], Task] = {}
         self._examples: dict[tuple[str, str, str], Mapping[str, Example]] = {}
-        self._beside: dict[tuple[str, str, str, str], dict[str, Any]] = {}
+        self._beside: dict[tuple[str, str, str, str], Json] = {}
         self._pool = ThreadPoolExecutor(1, "try")
         self._begun: list[Future[Any]] = []
 
@@ -180,7 +180,7 @@ class Trials:
 
     def list_examples(
         self, model: str, task: str = "", split: str = "", offset: int = 0, *, opens: bool = True
-    ) -> dict[str, Any]:
+    ) -> Json:
         """Some examples of a task that a model was trained on.
 
         Args:
@@ -200,7 +200,7 @@ class Trials:
         """
         names = self._names(model)
         chosen = task or next(iter(names), "")
-        found: dict[str, Any] = {
+        found: Json = {
             "tasks": names,
             "task": chosen,
             "splits": [],
@@ -240,7 +240,7 @@ class Trials:
         ]
         return found
 
-    def judge_answer(self, place: tuple[str, str, str], example: str, text: str) -> dict[str, Any]:
+    def judge_answer(self, place: tuple[str, str, str], example: str, text: str) -> Json:
         """What an answer to an example comes to, whoever gave it.
 
         Args:
@@ -313,7 +313,7 @@ class Trials:
             self._examples[key] = {one.id: one for one in task.examples(split)}
         return self._examples[key]
 
-    def _bounds(self, place: tuple[str, str, str], stratum: str) -> dict[str, Any]:
+    def _bounds(self, place: tuple[str, str, str], stratum: str) -> Json:
         """The best baseline and the oracle on the first examples of a stratum."""
         key = (*place, stratum)
         if key not in self._beside:
@@ -329,7 +329,7 @@ class Trials:
         return self._beside[key]
 
 
-def _summarise_evaluation(evaluation: Evaluation | None) -> dict[str, Any] | None:
+def _summarise_evaluation(evaluation: Evaluation | None) -> Json | None:
     if evaluation is None or not evaluation.rows:
         return None
     parts = {name: interval.mean for name, interval in part_means(evaluation.rows).items()}
