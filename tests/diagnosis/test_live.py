@@ -298,7 +298,8 @@ def test_supervised_training_that_falls_apart_is_stopped(tiny_folder, tmp_path):
             run,
             source=Source.of(ToyTask({}), shown),
         )
-    stop = RunRecord.read(tmp_path / "run").read_stop()assert (stop["stage"] , stop["check"]) == ("sft", "sft-loss")
+    stop = RunRecord.read(tmp_path / "run").read_stop()
+    assert (stop["stage"], stop["check"]) == ("sft", "sft-loss")
     (history,) = read_histories(tmp_path / "run")
     found = {one.check: one.code for one in examine(history, CHECKS).findings}
     assert found["sft-loss"] == "broken"

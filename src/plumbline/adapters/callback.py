@@ -129,9 +129,8 @@ class CheckCallback(CallbackBase):
             name: {"r": getattr(one, "r", None)}
             for name, one in (getattr(model, "peft_config", None) or {}).items()
         }
-        settings = map_settings({**args.to_dict(), "peft_config": adapters}) | {
-            "steps": state.max_steps
-        }
+        settings = map_settings({**args.to_dict(), "peft_config": adapters})
+        settings["steps"] = state.max_steps
         settings |= {
             key.replace("rl.optimiser.", "sft.optimiser."): value for key, value in settings.items()
         }

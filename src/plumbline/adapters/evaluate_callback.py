@@ -90,22 +90,10 @@ class EvaluateCallback(CallbackBase):
         max_new_tokens: int | None = None,
         batch: int = 16,
     ) -> None:
-        self.trainer, self.every, self.keep, self.prompt, self.batch = (
-            trainer,
-            max(1, every),
-            keep,
-            prompt,
-            batch,
-        )
-        own = score is None
-        scores = (
-            getattr(trainer, "reward_funcs", ())
-            if score is None
-            else [score]
-            if callable(score)
-            else score
-        )
-        self.scores = list(scores)
+        self.trainer, self.every, self.keep = trainer, max(1, every), keep
+        self.prompt, self.batch = prompt, batch
+        own = getattr(trainer, "reward_funcs", ()) if score is None else score
+        self.scores = [own] if callable(own) else list(own)
         if (
             not self.scores
             or not all(map(inspect.isroutine, self.scores))
@@ -116,10 +104,8 @@ class EvaluateCallback(CallbackBase):
                 "give score=function(completions, prompts, **columns) -> list; a reward model is "
                 "none",
             )
-        weights = getattr(trainer, "reward_weights", None) if own else None
-        self.weights = (
-            [1.0] * len(self.scores) if weights is None else [float(one) for one in weights]
-        )
+        weights = getattr(trainer, "reward_weights", None) if score is None else None
+        self.weights = [1.0] * len(self.scores) if weights is None else [*map(float, weights)]
         note_addresses([str(rows)])
         self.rows = [row for _, row in read_rows(str(rows))][:limit]
         if not self.rows or any(
@@ -203,19 +189,19 @@ class EvaluateCallback(CallbackBase):
             "eval_mean_reward": mean.mean,
             "eval_mean_reward_low": mean.low,
             "eval_mean_reward_high": mean.high,
+            "eval_mean_reward_n": mean.n,
         }
-        values |= {"eval_mean_reward_n": mean.n}
         if now is not self.first:
             apart = change.difference
             values |= {
                 "eval_change": apart.mean,
                 "eval_change_low": apart.low,
                 "eval_change_high": apart.high,
+                "eval_change_p": change.p_value,
             }
-            values |= {"eval_change_p": change.p_value}
         if self.keep is not None:
             self._choose(args, now, mean)
-            values |= {"eval_best_step": self.best.step if self.best else now.step}
+            values["eval_best_step"] = self.best.step if self.best else now.step
         import transformers
 
         control, due = self.trainer.control, self.trainer.control.should_log
@@ -243,8 +229,8 @@ class EvaluateCallback(CallbackBase):
                 "instead_of": self.best.step,
                 "change": asdict(change.difference),
                 "p": change.p_value,
+                "sure": found == "rise",
             }
-            facts |= {"sure": found == "rise"}
         best = Path(args.output_dir) / BEST
         new, old = best.with_name(f"{BEST}.new"), best.with_name(f"{BEST}.old")
         shutil.rmtree(new, ignore_errors=True)
@@ -287,20 +273,17 @@ class EvaluateCallback(CallbackBase):
                 asked = [row[self.prompt] for row in self.rows[start : start + self.batch]]
                 tokens = [self._tokens(tokenizer, one) for one in asked]
                 longest = max(map(len, tokens))
-                ids = torch.tensor(
-                    [[padding] * (longest - len(one)) + one for one in tokens], device=model.device
-                )
-                mask = torch.tensor(
-                    [[0] * (longest - len(one)) + [1] * len(one) for one in tokens],
-                    device=model.device,
-                )
-                options = {
-                    "max_new_tokens": self.length,
-                    "do_sample": False,
-                    "pad_token_id": padding,
-                }
+                shown = [[0] * (longest - len(one)) + [1] * len(one) for one in tokens]
+                rows = [[padding] * (longest - len(one)) + one for one in tokens]
+                ids, mask = (torch.tensor(one, device=model.device) for one in (rows, shown))
                 with torch.no_grad():
-                    made = model.generate(input_ids=ids, attention_mask=mask, **options)
+                    made = model.generate(
+                        input_ids=ids,
+                        attention_mask=mask,
+                        max_new_tokens=self.length,
+                        do_sample=False,
+                        pad_token_id=padding,
+                    )
                 texts += tokenizer.batch_decode(made[:, longest:], skip_special_tokens=True)
         finally:
             model.train(training)
@@ -324,13 +307,14 @@ class EvaluateCallback(CallbackBase):
             for asked, one in pairs
         ]
         names = {name for row in self.rows for name in row} - {self.prompt}
-        columns: dict[str, Any] = {name: [row.get(name) for row in self.rows] for name in names}
-        columns |= {
+        columns = {
+            **{name: [row.get(name) for row in self.rows] for name in names},
             "prompts": prompts,
             "completions": completions,
             "trainer_state": self.trainer.state,
+            "log_extra": lambda *_: None,
+            "log_metric": lambda *_: None,
         }
-        columns |= {"log_extra": lambda *_: None, "log_metric": lambda *_: None}
         sums = [math.nan] * len(texts)
         for score, weight in zip(self.scores, self.weights, strict=True):
             for at, value in enumerate(_call_score(score, columns, len(texts))):

@@ -139,7 +139,7 @@ class VerifiersTask(SplitTask):
                 self._check(task)
             self._tasks[name := f"{self.name}-{number}"] = task
             data = task.data.model_dump(mode="json")
-            examples.append(Example(id=name, messages=self._messages(task), reference=data))
+            examples.append(Example(id=name, messages=self._messages(data), reference=data))
         if self.options.gold is not None:
             return [
                 replace(one, gold=self._fill_template(self.options.gold, one)) for one in examples
@@ -155,8 +155,7 @@ class VerifiersTask(SplitTask):
                 return answered
         return examples
 
-    def _messages(self, task: Any) -> list[Message]:
-        data = task.data.model_dump(mode="json")
+    def _messages(self, data: Mapping[str, Any]) -> list[Message]:
         prompt: Any = data["prompt"]
         asked: list[Any] = (
             [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt or []

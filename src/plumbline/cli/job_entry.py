@@ -31,11 +31,12 @@ def main(arguments: Sequence[str]) -> int:
         print(event_line(job, event, **facts), flush=True)
 
     if absent := [name for name in own[3::2] if not os.environ.get(name)]:
-        why = (
-            f"the environment of the job lacks {', '.join(absent)}, which it was submitted with as "
-            "secrets"
+        say(
+            "ended",
+            status="never started",
+            why=f"the environment of the job lacks {', '.join(absent)}, which it was submitted with "
+            "as secrets",
         )
-        say("ended", status="never started", why=why)
         return CODES["never started"]
     signal.signal(signal.SIGTERM, _raise_interrupt)
     signal.signal(signal.SIGINT, _raise_interrupt)

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
-import typer
+from typer import Argument, Context, Exit, Option, Typer
 
 from plumbline.cli import options as take
 from plumbline.cli.output import print_json, print_tables, print_text, print_to_stderr
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from plumbline.jobs.job import JobOutcome, JobSpec, SentJob
     from plumbline.jobs.package import Examination
 
-submit_app = typer.Typer(cls=take.CommandGroup)
-jobs_app = typer.Typer(
+submit_app = Typer(cls=take.CommandGroup)
+jobs_app = Typer(
     cls=take.CommandGroup,
     help="List the jobs that were submitted, follow them, stop them.",
     epilog=(
@@ -25,12 +25,12 @@ jobs_app = typer.Typer(
     ),
 )
 JobName = Annotated[
-    str, typer.Argument(metavar="JOB", help="Its id, or how that begins; last is the newest.")
+    str, Argument(metavar="JOB", help="Its id, or how that begins; last is the newest.")
 ]
 
 
 of_place, of_sent, of_cloud = (
-    partial(typer.Option, rich_help_panel=heading)
+    partial(Option, rich_help_panel=heading)
     for heading in ("Where it runs", "What is sent", "Anyscale")
 )
 ON = (
@@ -66,10 +66,8 @@ OF_COMMAND = {"source", "to", "dry_run", "no_preflight", "detach", "trust_code",
 def submit(
     source: take.Recipe,
     overrides: take.Overrides = None,
-    out: Annotated[str | None, typer.Option(help=OUT)] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a run that was stopped.")
-    ] = False,
+    out: Annotated[str | None, Option(help=OUT)] = None,
+    resume: take.Resume = False,
     on: Annotated[str | None, of_place(help=ON)] = None,
     address: Annotated[str | None, of_place(metavar="auto|URL", help=ADDRESS)] = None,
     cpus: Annotated[float | None, of_place(min=0, help="Cores for the job itself.")] = None,
@@ -92,10 +90,10 @@ def submit(
     compute: Annotated[str | None, of_cloud(help="A compute configuration's name.")] = None,
     timeout: Annotated[int | None, of_cloud(min=1, help="Seconds, then it ends.")] = None,
     to: Annotated[Path, of_cloud(help=TO)] = Path("runs/anyscale"),
-    dry_run: Annotated[bool, typer.Option("--dry-run", help=DRY_RUN)] = False,
-    no_preflight: Annotated[bool, typer.Option("--no-preflight", help=UNSEEN)] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help=DRY_RUN)] = False,
+    no_preflight: Annotated[bool, Option("--no-preflight", help=UNSEEN)] = False,
     detach: Annotated[
-        bool, typer.Option("--detach", help="Do not follow it; `plumbline jobs follow` does.")
+        bool, Option("--detach", help="Do not follow it; `plumbline jobs follow` does.")
     ] = False,
     trust_code: take.TrustCode = False,
     as_json: take.Json = False,
@@ -123,7 +121,7 @@ def submit(
     files, command = plan_files(spec, recipe, folder) if spec.on == "anyscale" else ({}, "")
     if dry_run:
         _show_plan(spec, examined, files, command, as_json)
-        raise typer.Exit(1 if examined.fatal else 0)
+        raise Exit(1 if examined.fatal else 0)
     refuse_job(examined, done)
     for line in (*examined.looked_at, *examined.lines()):
         print_to_stderr(line)
@@ -133,8 +131,8 @@ def submit(
         for name, text in files.items():
             write_text(folder / name, text)
         written = [str(folder / name) for name in files]
-        text = "\n".join([*written, f"send it with: {command}\n"])
         plain = {"job": spec.id, "files": written, "command": command}
+        text = "\n".join([*written, f"send it with: {command}\n"])
         print_json(plain) if as_json else print_text(text)
         return
     job = send_job(spec, print_to_stderr)
@@ -159,23 +157,21 @@ def _show_plan(
     package = examined.package
     if as_json:
         sent = None if package is None else {"files": package.files, "left_out": package.left_out}
-        found = [finding_to_json(finding) for finding in examined.findings]
-        data = list(examined.looked_at)
         plan = {
             "spec": spec.model_dump(),
             "package": sent,
-            "data": data,
-            "findings": found,
+            "data": list(examined.looked_at),
+            "findings": [finding_to_json(finding) for finding in examined.findings],
             "fatal": examined.fatal,
         }
-        print_json({**plan, **({"command": command, **files} if files else {})})
+        print_json(plan | ({"command": command, **files} if files else {}))
         return
     where = "the files below" if files else spec.address or "this machine"
     lines = [
         f"job      {spec.name} on {spec.on}: {where}",
         f"runs     {shlex.join(spec.command())}",
+        f"writes   {spec.out}",
     ]
-    lines.append(f"writes   {spec.out}")
     if spec.on == "ray":
         lines.append(f"is given {runtime_env(spec)}")
     if spec.secrets:
@@ -232,19 +228,24 @@ def _follow(job: "SentJob", as_json: bool) -> NoReturn:
         print_to_stderr(
             f"job {name}: {outcome.ended} ({outcome.why}; the engine: {outcome.engine})"
         )
-    raise typer.Exit(CODES[outcome.ended])
+    raise Exit(CODES[outcome.ended])
 
 
 def _job_values(job: "SentJob", outcome: "JobOutcome | None" = None) -> dict[str, Any]:
     """A job as JSON values."""
     spec, known = job.spec, outcome or job.outcome
-    ended = None if known is None else known.model_dump()
-    where = {"job": spec.id, "on": spec.on, "address": spec.address, "out": spec.out}
-    return {**where, "sent": job.sent, "outcome": ended}
+    return {
+        "job": spec.id,
+        "on": spec.on,
+        "address": spec.address,
+        "out": spec.out,
+        "sent": job.sent,
+        "outcome": known and known.model_dump(),
+    }
 
 
 @jobs_app.callback(invoke_without_command=True)
-def jobs(context: typer.Context, as_json: take.Json = False) -> None:
+def jobs(context: Context, as_json: take.Json = False) -> None:
     """List the jobs that were submitted, follow them, stop them."""
     if context.invoked_subcommand is not None:
         return
@@ -253,16 +254,12 @@ def jobs(context: typer.Context, as_json: take.Json = False) -> None:
 
     rows = [(job, *refresh_job(job)) for job in known(print_to_stderr)]
     if as_json:
-        print_json(
-            {
-                "jobs": [
-                    {**_job_values(job), "status": status, "why": why} for job, status, why in rows
-                ]
-            }
-        )
-    elif not rows:
+        found = [{**_job_values(job), "status": status, "why": why} for job, status, why in rows]
+        print_json({"jobs": found})
+        return
+    if not rows:
         print_to_stderr("no job was submitted; `plumbline submit RECIPE` does that")
-    for job, status, why in [] if as_json else rows:
+    for job, status, why in rows:
         because = f"  ({why})" if why else ""
         print_text(f"{job.spec.id:36} {job.spec.on:8} {status:16} {job.spec.out}{because}\n")
 

@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Exit, Option, Typer
+from typer.main import get_command
 
 from plumbline.cli import jobs, runs, serve
 from plumbline.cli import options as take
@@ -29,7 +30,7 @@ from plumbline.errors import DataError, RecipeError
 from plumbline.runs import output_guard
 from plumbline.version import __version__
 
-app = typer.Typer(
+app = Typer(
     name="plumbline",
     cls=take.CommandGroup,
     help=(
@@ -127,13 +128,13 @@ EVALUATE = "Measure the change in reward on N held-out examples of the model's t
 def _version(value: bool) -> None:
     if value:
         print(f"plumbline {__version__}")
-        raise typer.Exit
+        raise Exit
 
 
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Take the options that stand before a command."""
@@ -148,23 +149,23 @@ def _options(
 def recipe(
     words: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             metavar="[RECIPE | diff A B]",
             help="A path or a name; none lists them; diff compares two.",
         ),
     ] = None,
     overrides: take.Overrides = None,
     every: Annotated[
-        bool, typer.Option("--all", help="List all: controls and logs repeated, too.")
+        bool, Option("--all", help="List all: controls and logs repeated, too.")
     ] = False,
     comments: Annotated[
-        bool, typer.Option("--commented", help="Say above each key what it means.")
+        bool, Option("--commented", help="Say above each key what it means.")
     ] = False,
     schema: Annotated[
-        bool, typer.Option("--schema", help="Print the JSON schema of recipes, for editors.")
+        bool, Option("--schema", help="Print the JSON schema of recipes, for editors.")
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write what --schema prints to a file.")
+        Path | None, Option(metavar="FILE", help="Write what --schema prints to a file.")
     ] = None,
     as_json: take.Json = False,
 ) -> None:
@@ -238,11 +239,9 @@ def recipe(
 def run(
     source: take.Recipe,
     overrides: take.Overrides = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a run that was stopped.")
-    ] = False,
-    out: Annotated[str | None, typer.Option(metavar="PATH", help=RUN_PLACE)] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help=DRY_RUN)] = False,
+    resume: take.Resume = False,
+    out: Annotated[str | None, Option(metavar="PATH", help=RUN_PLACE)] = None,
+    dry_run: Annotated[bool, Option("--dry-run", help=DRY_RUN)] = False,
     trust_code: take.TrustCode = False,  # noqa: ARG001
     as_json: take.Json = False,
 ) -> None:
@@ -253,17 +252,12 @@ def run(
     if dry_run:
         said = api.dry_run(source, overrides=overrides or (), out=out, resume=resume)
         print_json(said.to_json()) if as_json else print_text(said.text())
-        raise typer.Exit(1 if said.fatal else 0)
+        raise Exit(1 if said.fatal else 0)
     finished = api.run(source, overrides=overrides or (), out=out, resume=resume)
-    folder = finished.folder
     if as_json:
-        print_json(
-            {
-                "folder": str(folder),
-                "report": str(folder / "report.html"),
-                **(finished.result() or {}),
-            }
-        )
+        folder = finished.folder
+        place = {"folder": str(folder), "report": str(folder / "report.html")}
+        print_json(place | (finished.result() or {}))
     else:
         print_tables(run_summary(finished), wrap=False)
 
@@ -278,33 +272,31 @@ def run(
 )
 def init(
     model: Annotated[
-        str | None, typer.Option(help="A run, a model directory, GGUF file or hub name.")
+        str | None, Option(help="A run, a model directory, GGUF file or hub name.")
     ] = None,
-    data: Annotated[str | None, typer.Option(help=ROWS)] = None,
+    data: Annotated[str | None, Option(help=ROWS)] = None,
     reward: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="MODULE:FUNCTION[,...]", help="Reward functions, as in TRL or of one answer."
         ),
     ] = None,
-    script: Annotated[
-        Path | None, typer.Option("--from", metavar="SCRIPT", help=FROM_SCRIPT)
-    ] = None,
+    script: Annotated[Path | None, Option("--from", metavar="SCRIPT", help=FROM_SCRIPT)] = None,
     config: Annotated[
-        Path | None, typer.Option(metavar="YAML", help="The settings that SCRIPT is started with.")
+        Path | None, Option(metavar="YAML", help="The settings that SCRIPT is started with.")
     ] = None,
     prompt: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="COLUMN|TEMPLATE", help="The prompt, such as '{question} {choices:options}'."
         ),
     ] = None,
     gold: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN|TEMPLATE", help="The gold answer, such as '#### {answer}'."),
+        Option(metavar="COLUMN|TEMPLATE", help="The gold answer, such as '#### {answer}'."),
     ] = None,
     out: Annotated[
-        Path, typer.Option(metavar="FILE", help="The recipe; a file that is there is left alone.")
+        Path, Option(metavar="FILE", help="The recipe; a file that is there is left alone.")
     ] = Path("recipe.yaml"),
     trust_code: take.TrustCode = False,  # noqa: ARG001
 ) -> None:
@@ -324,7 +316,7 @@ def init(
     given.settings = settled_keys(given.model)
     lines, ready = write_init_recipe(given, try_reward)
     print_text("".join(f"{line}\n" for line in lines))
-    raise typer.Exit(0 if ready else 1)
+    raise Exit(0 if ready else 1)
 
 
 @app.command(
@@ -333,9 +325,9 @@ def init(
     "`plumbline eval models/smollm2-135m --limit 20`",
 )
 def get(
-    name: Annotated[str | None, typer.Argument(help="Which model; without one, list them.")] = None,
+    name: Annotated[str | None, Argument(help="Which model; without one, list them.")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="The model's directory; by default models/NAME.")
+        Path | None, Option(help="The model's directory; by default models/NAME.")
     ] = None,
     as_json: take.Json = False,
 ) -> None:
@@ -366,16 +358,16 @@ def get(
     "`plumbline run mine.yaml --set model.name=models/fs-dfm`",
 )
 def convert(
-    checkpoint: Annotated[Path, typer.Argument(help="A published FS-DFM checkpoint (.pth).")],
-    out: Annotated[Path, typer.Option(help="Where the model's directory goes.")],
+    checkpoint: Annotated[Path, Argument(help="A published FS-DFM checkpoint (.pth).")],
+    out: Annotated[Path, Option(help="Where the model's directory goes.")],
     tokenizer: Annotated[
-        str, typer.Option(help="Directory or hub name of the tokenizer it was trained with.")
+        str, Option(help="Directory or hub name of the tokenizer it was trained with.")
     ],
     heads: Annotated[
-        int, typer.Option(min=1, help="Attention heads, which the file does not tell.")
+        int, Option(min=1, help="Attention heads, which the file does not tell.")
     ] = 32,
     context: Annotated[
-        int, typer.Option(min=1, help="Tokens of the sequences that it was trained on.")
+        int, Option(min=1, help="Tokens of the sequences that it was trained on.")
     ] = 1024,
 ) -> None:
     """Convert an FS-DFM checkpoint to a model directory; no code in the file is run."""
@@ -398,15 +390,13 @@ def convert(
 )
 def sweep(
     source: take.Recipe,
-    vary: Annotated[list[str] | None, typer.Option(metavar="KEY=V1,V2,...", help=VARY)] = None,
-    seeds: Annotated[str | None, typer.Option(metavar="S1,S2,...", help=SEEDS)] = None,
+    vary: Annotated[list[str] | None, Option(metavar="KEY=V1,V2,...", help=VARY)] = None,
+    seeds: Annotated[str | None, Option(metavar="S1,S2,...", help=SEEDS)] = None,
     overrides: take.Overrides = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a sweep that was stopped.")
-    ] = False,
-    out: Annotated[str | None, typer.Option(help=SWEEP_FOLDER)] = None,
-    at_once: Annotated[int, typer.Option(metavar="N", min=1, help=AT_ONCE)] = 1,
-    address: Annotated[str | None, typer.Option(metavar="HOST:PORT", help=RAY_ADDRESS)] = None,
+    resume: take.Resume = False,
+    out: Annotated[str | None, Option(help=SWEEP_FOLDER)] = None,
+    at_once: Annotated[int, Option(metavar="N", min=1, help=AT_ONCE)] = 1,
+    address: Annotated[str | None, Option(metavar="HOST:PORT", help=RAY_ADDRESS)] = None,
     trust_code: take.TrustCode = False,  # noqa: ARG001
     as_json: take.Json = False,
 ) -> None:
@@ -429,20 +419,14 @@ def sweep(
     if at_once > 1 or address is not None:
         spread = SideBySide(at_once=at_once, address=address, told=print_to_stderr)
     rows = run_sweep(recipes, folder, resume=resume, observers=open_observers, spread=spread)
-    summed = None if seeds is None else summarise_seeds(rows)
-    page = (
-        None
-        if summed is None
-        else write_page(recipes, folder, rows, shlex.join(["plumbline", *sys.argv[1:]]))
-    )
-    if as_json:
-        over = {} if summed is None else {"seeds": summed, "report": str(page)}
-        print_json({"folder": str(folder), "runs": rows, **over})
-        return
-    if summed is None or any("error" in row for row in rows):
-        print_tables(sweep_table(rows), wrap=False)
-    if summed is not None:
-        print_tables(seeds_terminal(summed), f"report  {page}", wrap=False)
+    found, tables = {"folder": str(folder), "runs": rows}, [sweep_table(rows)]
+    if seeds is not None:
+        summed = summarise_seeds(rows)
+        page = write_page(recipes, folder, rows, shlex.join(["plumbline", *sys.argv[1:]]))
+        found |= {"seeds": summed, "report": str(page)}
+        tables = tables if any("error" in row for row in rows) else []
+        tables += [seeds_terminal(summed), f"report  {page}"]
+    print_json(found) if as_json else print_tables(*tables, wrap=False)
 
 
 @app.command(
@@ -454,7 +438,7 @@ def sweep(
     "`plumbline eval ./my-model --n 20 --temperature 1.0`",
 )
 def evaluate(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL)],
+    model: Annotated[str, Argument(metavar="MODEL", help=MODEL)],
     task: take.TaskName = "",
     split: Annotated[
         str, take.of_task(help="train, val, test, or another one of the task.")
@@ -501,7 +485,7 @@ def evaluate(
     from plumbline.runs.remote import local_model
 
     model_options = take.pick_arguments(ModelOptions, locals())
-    short = {"executor": executor, "suite": suite, "path": None if path is None else str(path)}
+    short = {"executor": executor, "suite": suite, "path": path and str(path)}
     imports.note_typed(f"{key}={value}" for key, value in short.items())
     named = task_section(task, overrides or ())
     spec = EvaluationSpec(
@@ -538,11 +522,11 @@ def evaluate(
     "`plumbline score my_rewards:accuracy --rows rows.jsonl --completions trl-output`",
 )
 def score(
-    completions: Annotated[Path, typer.Option(help=COMPLETIONS)],
-    reward: Annotated[str | None, typer.Argument(metavar="[REWARD]", help=REWARD)] = None,
+    completions: Annotated[Path, Option(help=COMPLETIONS)],
+    reward: Annotated[str | None, Argument(metavar="[REWARD]", help=REWARD)] = None,
     task: take.TaskName = "",
     rows: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The rows that the reward reads.")
+        Path | None, Option(metavar="FILE", help="The rows that the reward reads.")
     ] = None,
     split: Annotated[
         str | None, take.of_task(help="Where the ids are from; by default any split.")
@@ -560,8 +544,6 @@ def score(
     0. With a reward: what it makes of the answers that a training stored, beside what they earned
        then, joined by their prompts.
     """
-    from plumbline.errors import RecipeError
-
     if reward is not None and rows is not None and not task and out is None and split is None:
         from plumbline.checks.audit.stored import score_stored
         from plumbline.checks.audit.trial import open_targets
@@ -607,15 +589,15 @@ def score(
     "`plumbline check metrics.csv --completions completions.jsonl --json`",
 )
 def check(
-    path: Annotated[str, typer.Argument(metavar="RECIPE|RUN", help=CHECKED)],
+    path: Annotated[str, Argument(metavar="RECIPE|RUN", help=CHECKED)],
     overrides: take.Overrides = None,
     completions: Annotated[
         Path | None,
-        typer.Option(help="A run's, where they lie elsewhere: JSON lines, Parquet, or a folder."),
+        Option(help="A run's, where they lie elsewhere: JSON lines, Parquet, or a folder."),
     ] = None,
     trust_code: take.TrustCode = False,  # noqa: ARG001
     verbose: Annotated[
-        bool, typer.Option("-v", "--verbose", help="Notes too, and what skipped checks lack.")
+        bool, Option("-v", "--verbose", help="Notes too, and what skipped checks lack.")
     ] = False,
     as_json: take.Json = False,
 ) -> None:
@@ -645,7 +627,7 @@ def check(
 
         found = preflight_source(path, overrides or ())
         print_json(found.to_json()) if as_json else print_tables(*found.render(verbose=verbose))
-        raise typer.Exit(1 if found.fatal else 0)
+        raise Exit(1 if found.fatal else 0)
     if overrides:
         raise RecipeError(
             f"{path} is no recipe, and --set is of one", "leave it out, or name a recipe"
@@ -673,7 +655,7 @@ def check(
             *render_run_lines(runs), wrap=False
         )
     if any(one.fatal for run in runs.values() if isinstance(run, list) for one in run):
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 @app.command(
@@ -684,10 +666,10 @@ def check(
 def parse(
     file: Annotated[
         Path | None,
-        typer.Argument(help='JSON lines of {"id", "text"}; without one, text on stdin.'),
+        Argument(help='JSON lines of {"id", "text"}; without one, text on stdin.'),
     ] = None,
     schema: Annotated[
-        Path | None, typer.Option(help="A JSON Schema: it decides where the text cannot.")
+        Path | None, Option(help="A JSON Schema: it decides where the text cannot.")
     ] = None,
 ) -> None:
     """Read the JSON that a model meant, from what it wrote: one line of {"id", "value", "how"}
@@ -701,7 +683,7 @@ def parse(
 @app.command(rich_help_panel=take.EVALUATE, epilog="Example: `plumbline report runs/mine`")
 def report(
     run: Annotated[
-        str, typer.Argument(metavar="RUN", help="A run directory or address, finished or not.")
+        str, Argument(metavar="RUN", help="A run directory or address, finished or not.")
     ],
 ) -> None:
     """Write a run's report again: report.html, report.md, and tables as CSV and LaTeX."""
@@ -725,27 +707,25 @@ def report(
     "--set task.options.gold=answer`",
 )
 def audit(
-    task: Annotated[str, typer.Argument(metavar="TASK", help=REWARDS)],
+    task: Annotated[str, Argument(metavar="TASK", help=REWARDS)],
     rows: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="FILE",
             help="Rows for a reward function; its prompts and gold answers are guessed.",
         ),
     ] = None,
     overrides: take.TaskOptions = None,
     data: take.Data = None,
-    split: Annotated[
-        str | None, typer.Option(help="Only this split; by default all of them.")
-    ] = None,
+    split: Annotated[str | None, Option(help="Only this split; by default all of them.")] = None,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="Of each split only the first so many examples.")
+        int | None, Option(min=1, help="Of each split only the first so many examples.")
     ] = None,
     seed: Annotated[
-        int, typer.Option(help="Of the examples that are damaged, and of the search for cheats.")
+        int, Option(help="Of the examples that are damaged, and of the search for cheats.")
     ] = 0,
     out: Annotated[
-        Path | None, typer.Option(help="Write all figures and findings as a JSON file.")
+        Path | None, Option(help="Write all figures and findings as a JSON file.")
     ] = None,
     trust_code: take.TrustCode = False,  # noqa: ARG001
     as_json: take.Json = False,
@@ -768,16 +748,15 @@ def audit(
             found[name] = try_reward(
                 opened, "audit", splits, limit=limit, seed=seed, progress=view.working
             )
-    plain = {
-        "audits": {
-            name or audited.context.task.name: audited.to_dict() for name, audited in found.items()
-        }
+    audits = {
+        name or audited.context.task.name: audited.to_dict() for name, audited in found.items()
     }
+    plain = {"audits": audits}
     if out is not None:
         write_json(out, plain)
     tables = (audit_tables(name, audited) for name, audited in found.items())
     print_json(plain) if as_json else print_tables(*tables, wrap=False)
-    raise typer.Exit(1 if any(audited.fatal for audited in found.values()) else 0)
+    raise Exit(1 if any(audited.fatal for audited in found.values()) else 0)
 
 
 @app.command(
@@ -790,34 +769,28 @@ def audit(
     "`plumbline export runs/mine --out shared/mine --push USER/NAME`",
 )
 def export(
-    model: Annotated[str, typer.Argument(metavar="RUN|MODEL", help=EXPORTED)],
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help=EXPORT_FOLDER)],
-    kind: Annotated[
-        str, typer.Option(metavar="merged|adapter|gguf", help="What is written.")
-    ] = "merged",
+    model: Annotated[str, Argument(metavar="RUN|MODEL", help=EXPORTED)],
+    out: Annotated[Path, Option(metavar="FOLDER", help=EXPORT_FOLDER)],
+    kind: Annotated[str, Option(metavar="merged|adapter|gguf", help="What is written.")] = "merged",
     dtype: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="float32|bfloat16|float16",
             help="Of merged weights; by default float32, which is exact.",
         ),
     ] = None,
     gguf: Annotated[
         str | None,
-        typer.Option(
-            metavar="f32|f16|bf16|q8_0", help="How a GGUF file keeps matrices; by default f16."
-        ),
+        Option(metavar="f32|f16|bf16|q8_0", help="How a GGUF file keeps matrices; by default f16."),
     ] = None,
-    evaluate: Annotated[int | None, typer.Option(min=1, metavar="N", help=EVALUATE)] = None,
+    evaluate: Annotated[int | None, Option(min=1, metavar="N", help=EVALUATE)] = None,
     base: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME", help="The base's public name, where its directory does not say it."
-        ),
+        Option(metavar="NAME", help="The base's public name, where its directory does not say it."),
     ] = None,
-    push: Annotated[str | None, typer.Option(metavar="USER/NAME", help=PUSH)] = None,
+    push: Annotated[str | None, Option(metavar="USER/NAME", help=PUSH)] = None,
     public: Annotated[
-        bool, typer.Option("--public", help="Make the repository of --push public.")
+        bool, Option("--public", help="Make the repository of --push public.")
     ] = False,
     trust_code: take.TrustCode = False,  # noqa: ARG001
     as_json: take.Json = False,
@@ -860,14 +833,12 @@ class _DeclaredCommands(take.CommandGroup):
         """One of them, imported."""
         declared = imports.plugins("plumbline.data").get(cmd_name)
         if declared is not None and cmd_name not in self.commands:
-            self.commands[cmd_name] = typer.main.get_command(
-                imports.load_entry_point(declared, "command")
-            )
+            self.commands[cmd_name] = get_command(imports.load_entry_point(declared, "command"))
         return super().get_command(ctx, cmd_name)
 
 
 app.add_typer(
-    typer.Typer(cls=_DeclaredCommands, no_args_is_help=True, callback=lambda: None),
+    Typer(cls=_DeclaredCommands, no_args_is_help=True, callback=lambda: None),
     name="data",
     rich_help_panel=take.TRAIN,
     help="Build a task's records.",

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-import typer
+from typer import Argument, Option
 from typer.core import TyperGroup
 
 from plumbline.config.imports import note_typed, plugins, trust
@@ -33,7 +33,7 @@ FIND_OUT, TRAIN, EVALUATE, SHARE, CLUSTER = PANELS = (
 """Headings in the list of commands, in their order."""
 T = TypeVar("T")
 of_answers, of_task, of_model, of_output = (
-    partial(typer.Option, rich_help_panel=heading) for heading in (ANSWERS, TASK, MODEL, OUTPUT)
+    partial(Option, rich_help_panel=heading) for heading in (ANSWERS, TASK, MODEL, OUTPUT)
 )
 
 
@@ -86,15 +86,15 @@ def pick_arguments(kind: type[T], given: Mapping[str, Any]) -> T:
 # -- several commands ------------------------------------------------------------------------------
 
 AS_JSON = "Print one JSON object and nothing else on standard output."
-Json = Annotated[bool, typer.Option("--json", help=AS_JSON)]
+Json = Annotated[bool, Option("--json", help=AS_JSON)]
 OutputJson = Annotated[bool, of_output("--json", help=AS_JSON)]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override a value of the recipe; repeatable."),
+    Option("--set", metavar="KEY=VALUE", help="Override a value of the recipe; repeatable."),
 ]
 TrustCode = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--trust-code",
         callback=lambda value: trust() if value else None,
         help=(
@@ -104,8 +104,9 @@ TrustCode = Annotated[
     ),
 ]
 """Its callback does all."""
+Resume = Annotated[bool, Option("--resume", help="Go on with what was stopped: a run, a sweep.")]
 Recipe = Annotated[
-    str, typer.Argument(metavar="RECIPE", help="A path, or a name that `plumbline recipe` lists.")
+    str, Argument(metavar="RECIPE", help="A path, or a name that `plumbline recipe` lists.")
 ]
 _TASKS = ", ".join(sorted({"jsonl", *plugins("plumbline.tasks")}))
 _NAMED = (

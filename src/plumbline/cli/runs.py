@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option, Typer
 
 from plumbline.cli import options as take
 from plumbline.cli.output import print_json, print_tables, print_text
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from plumbline.evaluation.compared_runs import Lineage
     from plumbline.reports.evaluation_output import Outputs
 
-runs_app = typer.Typer(cls=take.CommandGroup)
+runs_app = Typer(cls=take.CommandGroup)
 RUNS = "A run's folder; more of the same recipe are its seeds, those of another the run before."
 TREE = "Ask the questions of this recipe; by default those of the run's own."
 
@@ -30,16 +30,16 @@ TREE = "Ask the questions of this recipe; by default those of the run's own."
 def runs(
     folders: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             metavar="[FOLDER ...]",
             help="Runs, or folders or addresses that hold runs or sweeps; by default runs.",
         ),
     ] = None,
     split: Annotated[
-        str | None, typer.Option(help="Only the results on this split; by default on all.")
+        str | None, Option(help="Only the results on this split; by default on all.")
     ] = None,
     mode: Annotated[
-        str, typer.Option(help="How answers were drawn: greedy, sampled, or all.")
+        str, Option(help="How answers were drawn: greedy, sampled, or all.")
     ] = "greedy",
     table: take.TableFormat = None,
     report: take.Page = None,
@@ -75,10 +75,10 @@ def runs(
 )
 def compare(
     first: Annotated[
-        str, typer.Argument(help="A run directory or address, or an evaluation's JSON file.")
+        str, Argument(help="A run directory or address, or an evaluation's JSON file.")
     ],
     others: Annotated[
-        list[str], typer.Argument(metavar="RUN ...", help="What is compared with it, each.")
+        list[str], Argument(metavar="RUN ...", help="What is compared with it, each.")
     ],
     table: take.TableFormat = None,
     report: take.Page = None,
@@ -119,10 +119,10 @@ def _show(found: "Lineage", outputs: "Outputs") -> None:
     "`plumbline decide runs/mine --tree tree.yaml --json`",
 )
 def decide(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help=RUNS)],
-    tree: Annotated[str | None, typer.Option(metavar="RECIPE", help=TREE)] = None,
+    runs: Annotated[list[str], Argument(metavar="RUN...", help=RUNS)],
+    tree: Annotated[str | None, Option(metavar="RECIPE", help=TREE)] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE.yaml", help="Write the next recipe there.")
+        Path | None, Option(metavar="FILE.yaml", help="Write the next recipe there.")
     ] = None,
     as_json: take.Json = False,
 ) -> None:
@@ -168,12 +168,12 @@ def decide(
 def route(
     runs: Annotated[
         list[str],
-        typer.Argument(
+        Argument(
             metavar="RUN...", help="Runs whose last models are compared; the cheaper model first."
         ),
     ],
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE.yaml", help="Write the routing table there.")
+        Path | None, Option(metavar="FILE.yaml", help="Write the routing table there.")
     ] = None,
     as_json: take.Json = False,
 ) -> None:

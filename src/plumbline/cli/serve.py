@@ -5,15 +5,15 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option, Typer
 
 from plumbline.cli import options as take
 from plumbline.cli.output import print_to_stderr, show_progress
 from plumbline.config.imports import check_installed, extras, load_entry_point, plugins
 
-serve_app = typer.Typer(cls=take.CommandGroup)
+serve_app = Typer(cls=take.CommandGroup)
 of_place, of_bounds = (
-    partial(typer.Option, rich_help_panel=heading)
+    partial(Option, rich_help_panel=heading)
     for heading in ("Where it listens", "What clients may ask")
 )
 MODELS = (
@@ -34,7 +34,7 @@ CONTENTS = "With --log: messages and answers, too."
     "`SECRET=... plumbline serve runs/mine --host 0.0.0.0 --token-env SECRET --log requests.jsonl`",
 )
 def serve(
-    models: Annotated[list[str], typer.Argument(metavar="[NAME=]RUN|MODEL...", help=MODELS)],
+    models: Annotated[list[str], Argument(metavar="[NAME=]RUN|MODEL...", help=MODELS)],
     host: Annotated[str, of_place(help=HOST)] = "127.0.0.1",
     port: Annotated[int, of_place(min=0, max=65535, help="0 takes a free one.")] = 8000,
     token_env: Annotated[str | None, of_place(metavar="NAME", help=TOKEN)] = None,

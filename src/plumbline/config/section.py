@@ -3,7 +3,7 @@ its errors."""
 
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, Self, TypeVar, get_args, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
@@ -25,9 +25,7 @@ class Section(BaseModel):
     @classmethod
     def _flags_are_no_numbers(cls, values: Any) -> Any:
         """YAML reads yes and on as true, which Python would take for 1."""
-        return no_flags(
-            values, {name: field.annotation for name, field in cls.model_fields.items()}
-        )
+        return no_flags(values, key_types(cls))
 
     @classmethod
     def inside(cls, values: Any) -> Self:
@@ -115,17 +113,20 @@ def _keys_at(kind: type, location: Sequence[int | str]) -> list[str]:
     """The keys that the section at this location knows."""
     found: Any = kind
     for part in location:
-        annotation = _fields(found).get(str(part))
+        annotation = key_types(found).get(str(part))
         # a key of a mapping, or a place in a list, whose values are of this kind
         if annotation is None:
             continue
         parts = [annotation, *get_args(annotation)]
-        found = next((one for one in parts if isinstance(one, type) and _fields(one)), None)
-    return list(_fields(found))
+        found = next((one for one in parts if key_types(one)), None)
+    return list(key_types(found))
 
 
-def _fields(kind: Any) -> dict[str, Any]:
+def key_types(kind: Any) -> dict[str, Any]:
     """The types of a section's keys, or of a dataclass's; empty for anything else."""
     if isinstance(kind, type) and issubclass(kind, Section):
         return {name: field.annotation for name, field in kind.model_fields.items()}
-    return get_type_hints(kind) if isinstance(kind, type) and is_dataclass(kind) else {}
+    if not isinstance(kind, type) or not is_dataclass(kind):
+        return {}
+    hints = get_type_hints(kind)
+    return {field.name: hints[field.name] for field in fields(kind)}

@@ -137,14 +137,9 @@ def check_publication(section: EngineSection, policy: Any) -> tuple[str, Any]:
         raise EngineError(
             "engine.publish: lora needs an adapter, and every weight is trained", "set it to full"
         )
-    found = re.search(r"--dtype[= ](\w+)", " ".join(section.arguments))
-    name = (
-        found[1]
-        if found
-        else "float32"
-        if adapted and how != "lora"
-        else str(policy.engine["dtype"])
-    )
+    name = "float32" if adapted and how != "lora" else str(policy.engine["dtype"])
+    if found := re.search(r"--dtype[= ](\w+)", " ".join(section.arguments)):
+        name = found[1]
     if name not in {"float32", "bfloat16", "float16"}:
         raise EngineError(
             f"--dtype {name} does not say what weights are rounded to", "give bfloat16 or float32"
@@ -184,12 +179,8 @@ class VllmSampler:
                 there, or serves another model; httpx is not installed.
         """
         check_engine(section, policy.family, ask=False)  # it is waited for
-        self.section, self.policy, self.place, self.log = (
-            section,
-            policy,
-            place,
-            place.folder / "server.log",
-        )
+        self.section, self.policy, self.place = section, policy, place
+        self.log = place.folder / "server.log"
         self._advice = f"see {GIVEN if section.address else self.log}, or raise engine.timeout"
         self.context: int = policy.context
         self.weights = Publication(*check_publication(section, policy), place.folder)
@@ -253,10 +244,8 @@ class VllmSampler:
                 )
             self.place.listener.working("waiting for the vLLM server", int(gone), int(limit))
             time.sleep(0.25)
-        there, self.context = (
-            self.weights.has_latest(self.client, self.policy),
-            self.weights.context,
-        )
+        there = self.weights.has_latest(self.client, self.policy)
+        self.context = self.weights.context
         if not there:
             if self.weights.token:
                 self.place.listener.event(
@@ -285,11 +274,9 @@ class VllmSampler:
                 processes.stop_process(self.server)
                 self.server = None
             if self._barren > BARREN or self._starts > RESTARTS:
-                times = (
-                    f"{self._barren} times in a row"
-                    if self._barren > BARREN
-                    else f"started {self._starts} times"
-                )
+                times = f"started {self._starts} times"
+                if self._barren > BARREN:
+                    times = f"{self._barren} times in a row"
                 raise EngineError(f"{why.cause} ({times})", self._advice) from lost
             self.place.listener.event(
                 "engine", f"{why.cause}; {then}, and what had not ended is asked again"
@@ -375,12 +362,8 @@ class Publication:
         `token` says which weights were handed over, and `name` what the server calls them; both are
         empty before.
         """
-        self.how, self.dtype, self.folder, self.served = (
-            how,
-            dtype,
-            folder,
-            folder / f"{PREFIX}served",
-        )
+        self.how, self.dtype, self.folder = how, dtype, folder
+        self.served = folder / f"{PREFIX}served"
         self.base = self.name = self.token = ""
         self.context = 0
         self._arrivals = WeightSyncCheck()
@@ -485,20 +468,16 @@ def find_interpreter(python: str | None) -> str:
     """
     python = python or os.environ.get(PYTHON) or sys.executable
     root = MODULE.partition(".")[0]
-    looked = [
-        python,
-        "-c",
-        f"import importlib.util as i, sys; sys.exit(i.find_spec('{root}') is None)",
-    ]
+    code = f"import importlib.util as i, sys; sys.exit(i.find_spec('{root}') is None)"
     try:
         # the server will not look in the working directory, too
         safe = {**os.environ, "PYTHONSAFEPATH": "1"}
-        absent = subprocess.run(looked, capture_output=True, check=False, env=safe).returncode != 0  # noqa: S603
+        looked = subprocess.run([python, "-c", code], capture_output=True, check=False, env=safe)  # noqa: S603
     except OSError as error:
         raise EngineError(
             f"cannot start {python}: {error.strerror}", "give an interpreter in engine.python"
         ) from error
-    if absent:
+    if looked.returncode:
         raise EngineError(
             f"{python} has no {root}",
             f"install vLLM {PINNED} in an environment of its own (docs/cluster.md) and name its "
@@ -540,10 +519,8 @@ def server_command(
         socket: that it listens on (see `socket`).
         seed: of its random numbers.
     """
-    base, environment = (
-        served,
-        {"VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1", "PYTHONSAFEPATH": "1"},
-    )
+    base = served
+    environment = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1", "PYTHONSAFEPATH": "1"}
     words = (
         f"--served-model-name plumbline --dtype {dtype} --seed {seed} "
         f"--max-model-len {policy.context} --logprobs-mode processed_logprobs --generation-config "

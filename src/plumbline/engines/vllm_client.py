@@ -65,18 +65,15 @@ def open_http(
         EngineError: httpx is not installed.
     """
     httpx = import_needed("httpx", "an engine over HTTP", EngineError)
-    limits = httpx.Limits() if at_once is None else httpx.Limits(max_connections=at_once)
-    kind, transport = (
-        (httpx.AsyncClient, httpx.AsyncHTTPTransport)
-        if loop
-        else (httpx.Client, httpx.HTTPTransport)
-    )
-    how = (
-        {"limits": limits}
-        if socket is None
-        else {"transport": transport(uds=str(socket), limits=limits)}
-    )
-    return kind(base_url=address.rstrip("/"), trust_env=False, timeout=timeout, **how)
+    how: dict[str, Any] = {"limits": httpx.Limits(max_connections=at_once)}
+    if at_once is None:
+        how["limits"] = httpx.Limits()
+    client, transport = httpx.Client, httpx.HTTPTransport
+    if loop:
+        client, transport = httpx.AsyncClient, httpx.AsyncHTTPTransport
+    if socket is not None:
+        how = {"transport": transport(uds=str(socket), **how)}
+    return client(base_url=address.rstrip("/"), trust_env=False, timeout=timeout, **how)
 
 
 def is_healthy(address: str, socket: Path | None = None) -> bool:
@@ -111,9 +108,8 @@ async def read_choices(
                 _check(answer)
             async for line in answer.aiter_lines():
                 last = line or last
-                for choice in (
-                    json.loads(line[6:]).get("choices", ()) if line.startswith("data: {") else ()
-                ):
+                said = json.loads(line[6:]) if line.startswith("data: {") else {}
+                for choice in said.get("choices", ()):
                     missing -= choice["finish_reason"] is not None
                     yield choice
     except httpx.TransportError as error:

@@ -128,18 +128,15 @@ def connect_cluster(address: str | None, wanted: int, what: str) -> Iterator[Non
             **({} if address else local),
         )
     except (OSError, RuntimeError, ValueError) as error:
-        said = (
-            f"no Ray cluster answers at {address or 'this machine, where one was started'}: {error}"
-        )
-        raise EngineError(said, "see `ray status`; correct scale.address or RAY_ADDRESS") from error
+        raise EngineError(
+            f"no Ray cluster answers at {address or 'this machine, where one was started'}: {error}",
+            "see `ray status`; correct scale.address or RAY_ADDRESS",
+        ) from error
     try:
         yield
     finally:
-        agents = [
-            each
-            for each in psutil.Process().children(recursive=True)
-            if each.name().startswith("ray::")
-        ]
+        started = psutil.Process().children(recursive=True)
+        agents = [each for each in started if each.name().startswith("ray::")]
         ray.shutdown()
         for process in agents:  # which Ray leaves behind where there is no head
             with suppress(psutil.Error):
@@ -167,9 +164,9 @@ def check_head() -> None:
     address, end = ray.get_runtime_context().gcs_address, time.monotonic() + PATIENCE
     while not is_listening(address):
         if time.monotonic() > end:
-            fix = "start the cluster again, then resume from the last checkpoint: --resume"
             raise EngineError(
-                f"the head of the Ray cluster, {address}, has not answered for {PATIENCE:g} s", fix
+                f"the head of the Ray cluster, {address}, has not answered for {PATIENCE:g} s",
+                "start the cluster again, then resume from the last checkpoint: --resume",
             )
         time.sleep(LOOK / 2)
 
@@ -218,10 +215,8 @@ class ActorPool:
             (worker, there), opened = self._lend(wanted), False
             try:
                 opened = ray.get(there)
-                promised, end = (
-                    getattr(worker, method).remote(*arguments),
-                    time.monotonic() + self.limit,
-                )
+                promised = getattr(worker, method).remote(*arguments)
+                end = time.monotonic() + self.limit
                 while not ray.wait([promised], timeout=min(LOOK, self.limit))[0]:
                     check_head()
                     if time.monotonic() > end:
@@ -239,17 +234,15 @@ class ActorPool:
                 left[kind] -= 1
                 if getattr(error, "actor_init_failed", False) or not left["opening"]:
                     said = re.split(r"\n(?=\S)", str(error).strip())[-1]  # after the traceback
-                    fix = (
-                        "every machine of the cluster needs this package, the same modules and the "
-                        "same files"
-                    )
                     raise EngineError(
-                        f"one of the {self.what} cannot be opened: {said}", fix
+                        f"one of the {self.what} cannot be opened: {said}",
+                        "every machine of the cluster needs this package, the same modules and the "
+                        "same files",
                     ) from None
                 if not left[kind]:
-                    ended = f"it ended {MOST[kind]} {self.what}, the last with: {error}"
                     raise type(kind, (PlumblineError,), {})(
-                        ended, "see scale.timeout, and a worker's memory"
+                        f"it ended {MOST[kind]} {self.what}, the last with: {error}",
+                        "see scale.timeout, and a worker's memory",
                     ) from None
             finally:
                 self._lent.discard(worker)
@@ -277,12 +270,10 @@ class ActorPool:
                         self._lent.add(worker)
                         return worker, self._workers[worker]
             if not self.count or (not self._lent and time.monotonic() - began > START):
-                fix = (
-                    "see `ray status` for what the cluster has; ask for fewer (scale), or for more "
-                    "machines"
-                )
                 raise EngineError(
-                    f"none of {self.count} {self.what} is there after {START:.0f} s", fix
+                    f"none of {self.count} {self.what} is there after {START:.0f} s",
+                    "see `ray status` for what the cluster has; ask for fewer (scale), or for more "
+                    "machines",
                 )
             check_head()
             time.sleep(min(LOOK, 0.01 + (time.monotonic() - began) / 10))
@@ -404,9 +395,9 @@ class TaskWorker:
         """
         adopt_home(home)
         if there and not folder.is_dir():
-            fix = "let run.folder be on a disk that all machines of the cluster share"
             raise EngineError(
-                f"this machine has no folder {folder}, where the run's records are", fix
+                f"this machine has no folder {folder}, where the run's records are",
+                "let run.folder be on a disk that all machines of the cluster share",
             )
         self.task = open_task(name, options, folder)
         # a task may know it by its identity
@@ -477,10 +468,8 @@ class Replicas:
         """See `Engine.take`."""
         import ray
 
-        weights = {
-            name: weight.detach().cpu().clone() for name, weight in learner.trainable().items()
-        }
-        self.weights = version, [ray.put(weights)]
+        held = {name: one.detach().cpu().clone() for name, one in learner.trainable().items()}
+        self.weights = version, [ray.put(held)]
 
     def ask(self, work: Work, *further: Any) -> Future[tuple[Any, Any]]:
         """What the work comes to in a worker with the weights that were taken last, and the

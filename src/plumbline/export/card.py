@@ -211,11 +211,8 @@ def measure_changes(
         DataError: the task has no such split.
     """
     found = []
-    split = (
-        source.run.recipe.evaluation.final[-1]
-        if source.run and source.run.recipe.evaluation.final
-        else "test"
-    )
+    final = source.run.recipe.evaluation.final if source.run else ()
+    split = final[-1] if final else "test"
     _, sampling = options_as_trained(source.model, OPTIONS)
     options = replace(OPTIONS, max_tokens=sampling.max_tokens)
     for name, task in tasks.items():
@@ -256,10 +253,14 @@ def model_card(
     base, run = source.base, source.run
     head: dict[str, object] = {}
     if base is not None:
-        head |= {"license": base.licence.lower() if base.licence != UNKNOWN else "unknown"}
-        head |= {"base_model": base.name} if base.public else {}
-    head |= {"library_name": LIBRARIES[kind] if family != "flow" else "plumbline"}
-    head |= {"pipeline_tag": "text-generation", "tags": ["plumbline", family]}
+        head["license"] = base.licence.lower() if base.licence != UNKNOWN else "unknown"
+    if base is not None and base.public:
+        head["base_model"] = base.name
+    head |= {
+        "library_name": LIBRARIES[kind] if family != "flow" else "plumbline",
+        "pipeline_tag": "text-generation",
+        "tags": ["plumbline", family],
+    }
     metadata = source.metadata
     known = {} if metadata is None else metadata.tasks or {metadata.task: {"name": metadata.task}}
     checked = read_histories(run.folder) if run is not None and run.metrics else []
@@ -293,13 +294,14 @@ def _rows(view: RunView, stage: str) -> Iterator[dict[str, object]]:
             for mode in one.modes(split):
                 if (found := one.final(stage, split, mode)) is not None:
                     summary = one.summary(EvaluationKey(stage, split, mode))
-                    row = {
+                    yield {
                         "task": one.task or found.task,
                         "split": split,
                         "mode": mode,
                         "bounds": one.bounds(found),
+                        "n": summary["n"],
+                        "reward": summary["reward"],
                     }
-                    yield {**row, "n": summary["n"], "reward": summary["reward"]}
 
 
 def licence_text(base: Base | None) -> str:

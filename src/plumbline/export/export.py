@@ -196,7 +196,7 @@ def _fill(
 ) -> ExportResult:
     listener.working(f"writing {what.kind}", 0, 1)
     write = {"merged": _export_merged, "adapter": _export_adapter, "gguf": _export_gguf}[what.kind]
-    said, figures, lines = write(what, source, family, folder)
+    said, figures, lines = write(what, source, folder)
     listener.working(f"writing {what.kind}", 1, 1)
     changed: Sequence[RewardChange] = ()
     if what.evaluate is not None:
@@ -225,13 +225,13 @@ Written = tuple[list[str], dict[str, Any], str]
 """Sentences about what was measured, the same as figures, and lines that open the export."""
 
 
-def _export_merged(what: Export, source: ExportSource, family: str, folder: Path) -> Written:
+def _export_merged(what: Export, source: ExportSource, folder: Path) -> Written:
     base = None if source.base is None else source.base.source or None
     if base is None and source.run is not None and source.run.is_done("base"):
         base = str(source.run.model("base"))
-    done = weights.write_merged(
-        weights.open_float32(source.model), folder, what.stored, base, source.model
-    )
+    policy = weights.open_float32(source.model)
+    family = policy.family
+    done = weights.write_merged(policy, folder, what.stored, base, source.model)
     compared = ("losses", "texts") if family == "flow" else ("log-probabilities", "tokens")
     said = [
         (
@@ -267,7 +267,7 @@ def _export_merged(what: Export, source: ExportSource, family: str, folder: Path
     return said, figures, lines if family == "autoregressive" else f"plumbline eval {what.out.name}"
 
 
-def _export_adapter(what: Export, source: ExportSource, family: str, folder: Path) -> Written:  # noqa: ARG001
+def _export_adapter(what: Export, source: ExportSource, folder: Path) -> Written:
     base = source.base
     name = "" if base is None else base.name if base.public else base.source
     parameters = weights.write_adapter(source.model, folder, name)
@@ -288,18 +288,15 @@ def _export_adapter(what: Export, source: ExportSource, family: str, folder: Pat
     return said, {"parameters": parameters, "base": name}, lines
 
 
-def _export_gguf(what: Export, source: ExportSource, family: str, folder: Path) -> Written:  # noqa: ARG001
+def _export_gguf(what: Export, source: ExportSource, folder: Path) -> Written:
     name = what.out.absolute().name
     path = folder / f"{name}-{what.stored}.gguf"
     about = {"name": name, "licence": "" if source.base is None else source.base.licence}
     found = weights.write_gguf(
         weights.open_float32(source.model), path, cast(Gguf, what.stored), about
     )
-    ids = (
-        "the same ids"
-        if found.same_ids
-        else "other ids for some texts; llama.cpp splits by a name in the file"
-    )
+    other = "other ids for some texts; llama.cpp splits by a name in the file"
+    ids = "the same ids" if found.same_ids else other
     said = [
         (
             "Read back by transformers: the largest difference of a weight is "
@@ -316,9 +313,7 @@ def _export_gguf(what: Export, source: ExportSource, family: str, folder: Path) 
 def _write_licence(source: ExportSource, folder: Path) -> None:
     """The base's licence where its text is there, with a note beside it; else a note that says what
     is known."""
-    note = licence_text(source.base) + "\n"
-    if source.base is None or source.base.text is None:
-        write_text(folder / "LICENSE", note)
-        return
-    write_text(folder / "LICENSE", source.base.text)
-    write_text(folder / "NOTICE", note + "LICENSE is the text that lay beside the base.\n")
+    note, text = licence_text(source.base) + "\n", source.base and source.base.text
+    write_text(folder / "LICENSE", note if text is None else text)
+    if text is not None:
+        write_text(folder / "NOTICE", note + "LICENSE is the text that lay beside the base.\n")

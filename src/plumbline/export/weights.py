@@ -33,15 +33,11 @@ COPIED = {
     "adapter_model.safetensors",
     "generation_config.json",
     "NOTICE",
-}
-COPIED |= {
     "special_tokens_map.json",
     "added_tokens.json",
     "merges.txt",
     "vocab.txt",
     "sentencepiece.bpe.model",
-}
-COPIED |= {
     "chat_template.jinja",
     "chat_template.json",
     "processor_config.json",
@@ -154,12 +150,11 @@ def write_merged(
         if name not in found or not torch.equal(found[name], weight.float()):
             raise ModelError(f"{name} was not read back as it was written", "report this as a bug")
     check_same(after, measure_logprobs(read), "what was read back")
-    gap = (meant - after).abs()
     return MergeResult(
         sum(weight.numel() for weight in policy.model.parameters()),
         None if before is None else measure_sync(before, now),
         "" if before is None else str(base),
-        LogprobGap(float(gap.mean()), float(gap.max()), len(gap)),
+        _measure_gap(meant, after),
     )
 
 
@@ -183,9 +178,13 @@ def _write_own(policy: Any, folder: Path, dtype: str, model: str) -> MergeResult
         one.score(answers).logprobs.detach() for one in (policy, open_float32(str(folder)))
     )
     check_same(meant, after, "what was read back")
-    gap = (meant - after).abs()
     count = sum(weight.numel() for weight in policy.trainable().values())
-    return MergeResult(count, None, "", LogprobGap(float(gap.mean()), float(gap.max()), len(gap)))
+    return MergeResult(count, None, "", _measure_gap(meant, after))
+
+
+def _measure_gap(meant: "Tensor", after: "Tensor") -> LogprobGap:
+    gap = (meant - after).abs()
+    return LogprobGap(float(gap.mean()), float(gap.max()), len(gap))
 
 
 def check_mergeable(policy: Any) -> None:

@@ -92,8 +92,9 @@ class ProcessJob:
                     pass_fds=[lock.fileno()],
                 ).pid
             except OSError as error:
-                said = f"the job's process does not start: {error.strerror}"
-                raise EngineError(said, "see the cause above") from error
+                raise EngineError(
+                    f"the job's process does not start: {error.strerror}", "see the cause above"
+                ) from error
 
     def is_alive(self) -> bool:
         """Whether the job's process, or the shell that waits for it, still holds the lock."""
@@ -115,11 +116,9 @@ class ProcessJob:
                 code=code,
                 message=f"its process ended with {code}",
             )
-        return (
-            State(status="running")
-            if alive
-            else State(status="failed", message="its process was killed")
-        )
+        if alive:
+            return State(status="running")
+        return State(status="failed", message="its process was killed")
 
     def log(self) -> str:
         """All that the job has printed."""
@@ -213,16 +212,11 @@ class RayJob:
         except Exception as error:
             if isinstance(error, PlumblineError):
                 raise
-            said = one_line(error)
-            fix = (
-                "check that it runs, that it has the version of Ray that is installed here, that "
-                "this machine reaches "
-                "its dashboard (--address http://HOST:8265) and, where it asks for a token, "
-                "RAY_AUTH_MODE=token with "
-                "RAY_AUTH_TOKEN_PATH"
-            )
             raise EngineError(
-                f"the Ray cluster at {self.job.spec.address} does not do it: {said}", fix
+                f"the Ray cluster at {self.job.spec.address} does not do it: {one_line(error)}",
+                "check that it runs, that it has the version of Ray that is installed here, that "
+                "this machine reaches its dashboard (--address http://HOST:8265) and, where it "
+                "asks for a token, RAY_AUTH_MODE=token with RAY_AUTH_TOKEN_PATH",
             ) from error
         finally:
             os.environ.update({name: value for name, value in told.items() if value is not None})
@@ -234,10 +228,11 @@ def runtime_env(spec: JobSpec) -> dict[str, Any]:
     A cluster that is not this machine is sent Plumbline, too (`py_modules`), so that the same
     version runs there.
     """
-    made: dict[str, Any] = {
+    made = {
         "working_dir": spec.working_dir,
         "env_vars": {**spec.env, "PYTHONUNBUFFERED": "1"},
+        "excludes": list(spec.excludes),
+        "py_modules": None if spec.is_local else own_folders(),
+        "pip": spec.requirements,
     }
-    own = None if spec.is_local else own_folders()
-    made |= {"excludes": list(spec.excludes), "py_modules": own, "pip": spec.requirements}
     return {name: value for name, value in made.items() if value}

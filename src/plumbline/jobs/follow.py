@@ -8,7 +8,6 @@ the same folder is never taken for this job's:
     plumbline-job: {"job": "mine-1123-034500-1a2b", "event": "ended", "status": "finished", ...}
 """
 
-import hashlib
 import json
 import os
 import re
@@ -23,7 +22,7 @@ from plumbline.errors import DataError, PlumblineError, RunError, make_visible
 from plumbline.jobs.backends import ProcessJob, State, open_backend
 from plumbline.jobs.job import Ended, JobOutcome, JobSpec, SentJob
 from plumbline.runs.remote import is_address
-from plumbline.storage import dumps, one_line, read_bytes, read_object, write_text
+from plumbline.storage import dumps, one_line, read_object, sha256_of, write_text
 
 PREFIX = "plumbline-job: "
 NOISE = (PREFIX, "Running entrypoint for job ")
@@ -188,11 +187,7 @@ def read_result(folder: Path) -> tuple[dict[str, Any] | None, str]:
         DataError: it is damaged.
     """
     path = folder / "result.json"
-    return (
-        (read_object(path), hashlib.sha256(read_bytes(path)).hexdigest())
-        if path.is_file()
-        else (None, "")
-    )
+    return (read_object(path), sha256_of(path)) if path.is_file() else (None, "")
 
 
 def judge_outcome(job: str, state: State, log: str, out: str, here: bool) -> JobOutcome:
@@ -206,16 +201,12 @@ def judge_outcome(job: str, state: State, log: str, out: str, here: bool) -> Job
         here: whether that folder can be read from this machine.
     """
     events = _read_events(job, log)
-    began, ended = "began" in events, events.get("ended")
-    status, why = (
-        ("", "") if ended is None else (str(ended.get("status")), str(ended.get("why", "")))
-    )
+    began, ended = "began" in events, events.get("ended", {})
+    status, why = str(ended.get("status")), str(ended.get("why", ""))
     engine = state.status if state.code is None else f"{state.status}, exit status {state.code}"
 
     def outcome(kind: Ended, why: str) -> JobOutcome:
-        return JobOutcome(
-            ended=kind, why=make_visible(one_line(why)), engine=engine, facts=ended or {}
-        )
+        return JobOutcome(ended=kind, why=make_visible(one_line(why)), engine=engine, facts=ended)
 
     if not state.is_over:
         return outcome(
@@ -229,12 +220,9 @@ def judge_outcome(job: str, state: State, log: str, out: str, here: bool) -> Job
         return outcome("stopped", why)
     if state.status == "failed" and status not in {"finished", "nothing"}:
         return outcome("failed", why or _last_words(log) or state.message)
-    if ended is None or status == "nothing":
-        says = (
-            "the engine says that it succeeded"
-            if state.status == "succeeded"
-            else "its process has ended"
-        )
+    if not ended or status == "nothing":
+        well = state.status == "succeeded"
+        says = "the engine says that it succeeded" if well else "its process has ended"
         return outcome(
             "produced nothing", f"{says}, and the run left no result: {why or _last_words(log)}"
         )

@@ -87,19 +87,10 @@ class JobSpec(BaseModel):
     def command(self) -> list[str]:
         """What the back end starts; on this machine by the interpreter of this process."""
         needed = [word for name in self.secrets for word in ("--secret", name)]
-        run = [
-            "run",
-            self.recipe,
-            "--out",
-            self.out,
-            *(word for one in self.overrides for word in ("--set", one)),
-        ]
-        run += ["--resume"] * self.resume + ["--trust-code"] * self.trust_code
-        python = sys.executable if self.is_local else "python"
         # -P: a folder `plumbline` in the working directory is none of ours; modules are looked for
         # there last.
         return [
-            python,
+            sys.executable if self.is_local else "python",
             "-P",
             "-m",
             "plumbline.cli.job_entry",
@@ -107,7 +98,13 @@ class JobSpec(BaseModel):
             self.id,
             *needed,
             "--",
-            *run,
+            "run",
+            self.recipe,
+            "--out",
+            self.out,
+            *(word for one in self.overrides for word in ("--set", one)),
+            *["--resume"] * self.resume,
+            *["--trust-code"] * self.trust_code,
         ]
 
 
@@ -219,11 +216,8 @@ def find_job(name: str) -> SentJob:
     found = known[-1:] if name == "last" else [one for one in known if one.spec.id == name]
     found = found or [one for one in known if one.spec.id.startswith(name)]
     if len(found) != 1:
-        what = "no job" if not found else f"{len(found)} jobs"
-        raise RunError(
-            f"there {'is' if not found else 'are'} {what} called {name}",
-            "`plumbline jobs` lists them",
-        )
+        what = f"are {len(found)} jobs" if found else "is no job"
+        raise RunError(f"there {what} called {name}", "`plumbline jobs` lists them")
     return found[0]
 
 
@@ -284,19 +278,15 @@ def specify_job(
     if is_address(spec.out):
         return spec, loaded
     if not spec.is_local and not Path(spec.out).is_absolute():
-        what = (
-            f"--out {out} is"
-            if out is not None
-            else f"without --out the run goes to {spec.out}, which is"
+        what = f"--out {out}" if out else f"without --out the run goes to {spec.out}, which"
+        raise RecipeError(
+            f"{what} is a folder in the job's copy of the working directory, which the cluster "
+            "throws away",
+            "give --out a folder that all machines share, such as /mnt/shared/runs/a, or an "
+            "address, such as s3://bucket/runs/a",
         )
-        what += (
-            " a folder in the job's copy of the working directory, which the cluster throws away"
-        )
-        shared = "a folder that all machines share, such as /mnt/shared/runs/a"
-        raise RecipeError(what, f"give --out {shared}, or an address, such as s3://bucket/runs/a")
-    return spec.model_copy(
-        update={"out": str((where / spec.out).resolve())} if spec.is_local else {}
-    ), loaded
+    place = str((where / spec.out).resolve()) if spec.is_local else spec.out
+    return spec.model_copy(update={"out": place}), loaded
 
 
 def _sent_recipe(source: str, where: Path) -> str:
@@ -306,8 +296,10 @@ def _sent_recipe(source: str, where: Path) -> str:
         return str(file.relative_to(where))
     if source in list_recipe_names():
         return source
-    what = f"{file} lies outside of {where}, which is what the job is sent"
-    raise RecipeError(what, "copy the recipe there, or give --working-dir a folder that holds it")
+    raise RecipeError(
+        f"{file} lies outside of {where}, which is what the job is sent",
+        "copy the recipe there, or give --working-dir a folder that holds it",
+    )
 
 
 def _variable(text: str) -> tuple[str, str]:
@@ -315,17 +307,19 @@ def _variable(text: str) -> tuple[str, str]:
     if not equals or not NAME.fullmatch(name):
         raise RecipeError(f"cannot read the variable {name!r}", "write --env NAME=VALUE")
     if TELLING.search(name):
-        shown = "what --env sets is kept by the cluster and shown to all who can open it"
-        fix = f"set {name} in the environment and write --secret {name}"
-        raise RecipeError(f"{name} looks like a secret, and {shown}", fix)
+        raise RecipeError(
+            f"{name} looks like a secret, and what --env sets is kept by the cluster and shown to "
+            "all who can open it",
+            f"set {name} in the environment and write --secret {name}",
+        )
     return name, value
 
 
 def _secret(name: str) -> str:
     if not NAME.fullmatch(name):
-        what = (
+        raise RecipeError(
             f"--secret takes the name of a variable, and {name.partition('=')[0]!r} with what "
-            "follows is none"
+            "follows is none",
+            "write --secret NAME; its value stays in the environment",
         )
-        raise RecipeError(what, "write --secret NAME; its value stays in the environment")
     return name

@@ -109,23 +109,18 @@ def list_package(folder: Path, excludes: Sequence[str] = ()) -> Package:
     from ray._private import ray_constants
     from ray._private.thirdparty.pathspec.patterns import GitWildMatchPattern
 
-    package = Package(folder.resolve(), {}, {})
-    names = [".gitignore", ".rayignore"]
-    if os.environ.get(ray_constants.RAY_RUNTIME_ENV_IGNORE_GITIGNORE, "0") == "1":
+    package, names = Package(folder.resolve(), {}, {}), [".gitignore", ".rayignore"]
+    if os.environ.get(ray_constants.RAY_RUNTIME_ENV_IGNORE_GITIGNORE) == "1":
         names.pop(0)
 
     def rules(lines: Sequence[str], place: str) -> list[tuple[Any, str]]:
         """Each pattern with what is said of it, the last line first, because the last that matches
         decides."""
         in_file = Path(place).is_absolute()
-        texts = [
-            (line, f"{place}:{at}" if in_file else place)
-            for at, line in enumerate(lines, 1)
-            if line
-        ]
         return [
-            (GitWildMatchPattern(line), f"{where}: {line.strip()}")
-            for line, where in reversed(texts)
+            (GitWildMatchPattern(line), f"{place}{f':{at}' if in_file else ''}: {line.strip()}")
+            for at, line in reversed([*enumerate(lines, 1)])
+            if line
         ]
 
     def walk(path: Path, scopes: Sequence[tuple[Path, Sequence[tuple[Any, str]]]]) -> None:
@@ -139,9 +134,9 @@ def list_package(folder: Path, excludes: Sequence[str] = ()) -> Package:
         name = str(path.relative_to(package.folder))
         for base, known in scopes:
             below = str(path.relative_to(base))
-            matching = next(((one, said) for one, said in known if any(one.match([below]))), None)
-            if matching is not None and matching[0].include:
-                package.left_out[name] = matching[1]
+            one, said = next((rule for rule in known if any(rule[0].match([below]))), (None, ""))
+            if one is not None and one.include:
+                package.left_out[name] = said
                 return
         if path.is_dir():
             for one in sorted(path.iterdir()):
@@ -153,8 +148,9 @@ def list_package(folder: Path, excludes: Sequence[str] = ()) -> Package:
     try:
         walk(package.folder, [(package.folder, [*rules(excludes, "--exclude"), *first])])
     except OSError as error:
-        said = f"cannot read {error.filename}: {error.strerror}"
-        raise StorageError(said, "let the job's folder be readable") from error
+        raise StorageError(
+            f"cannot read {error.filename}: {error.strerror}", "let the job's folder be readable"
+        ) from error
     return package
 
 
@@ -323,13 +319,10 @@ def _check_opening(spec: JobSpec, package: Package | None) -> tuple[list[Finding
 
 def _run_dry(spec: JobSpec, folder: Path) -> tuple[list[Finding], tuple[str, ...]]:
     command = [sys.executable, "-P", "-m", "plumbline", "run", spec.recipe, "--dry-run", "--json"]
-    command += [
-        "--out",
-        spec.out if spec.is_local and not is_address(spec.out) else str(folder / ".plumbline-run"),
-    ]
-    command += [word for one in spec.overrides for word in ("--set", one)] + [
-        "--resume"
-    ] * spec.resume
+    here = spec.is_local and not is_address(spec.out)
+    command += ["--out", spec.out if here else str(folder / ".plumbline-run")]
+    command += [word for one in spec.overrides for word in ("--set", one)]
+    command += ["--resume"] * spec.resume
     # PYTHONPATH as the job has it: without the working directory itself, of which the job has a
     # copy.
     given = [
@@ -379,14 +372,16 @@ def _run(
     command: Sequence[str], seconds: int, **more: Any
 ) -> subprocess.CompletedProcess[str] | None:
     """What a program printed, and its exit status; None where it did not end in time."""
-    quiet: dict[str, Any] = {
-        "stdin": subprocess.DEVNULL,
-        "capture_output": True,
-        "text": True,
-        "check": False,
-    }
     with suppress(subprocess.TimeoutExpired):
-        return subprocess.run(command, timeout=seconds, **quiet, **more)  # noqa: S603 - ours
+        return subprocess.run(  # noqa: S603 - ours
+            command,
+            timeout=seconds,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            **more,
+        )
     return None
 
 

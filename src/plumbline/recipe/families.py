@@ -60,31 +60,25 @@ def options_of(family: str) -> FamilyOptions:
     Raises:
         RecipeError: there is no such family, or it declares nothing.
     """
+    options: FamilyOptions
     if family in FAMILIES:
-        found: FamilyOptions = import_own(
-            f"plumbline.policies.{family}.options:OPTIONS", "policy family"
-        )
-        return found
+        options = import_own(f"plumbline.policies.{family}.options:OPTIONS", "policy family")
+        return options
     if not family.partition(":")[2]:
         raise RecipeError(
             f"there is no policy family {family}",
             f"there are {', '.join(FAMILIES)}; yours is module:Class",
         )
     policy = import_named(family, "policy family")
-    lacking = (
-        "open(section, source, seed)"
-        if not hasattr(policy, "open")
-        else "options (a FamilyOptions)"
+    lacking = "open(section, source, seed)"
+    if hasattr(policy, "open"):
+        if isinstance(options := getattr(policy, "options", None), FamilyOptions):
+            return options
+        lacking = "options (a FamilyOptions)"
+    raise RecipeError(
+        f"{family} is no policy family: it has no {lacking}",
+        "see docs/architecture.md for what a family has",
     )
-    if not hasattr(policy, "open") or not isinstance(
-        getattr(policy, "options", None), FamilyOptions
-    ):
-        raise RecipeError(
-            f"{family} is no policy family: it has no {lacking}",
-            "see docs/architecture.md for what a family has",
-        )
-    options: FamilyOptions = policy.options
-    return options
 
 
 def is_untrusted_family(family: str) -> bool:

@@ -222,7 +222,7 @@ def list_parents(source: str | Path) -> list[Path]:
     """
     found: list[Path] = []
     _read_with_parents(find_recipe(source), (), found)
-    return [path for path in dict.fromkeys(found) if path != find_recipe(source).resolve()]
+    return [path for path in dict.fromkeys(found) if path != found[0]]
 
 
 def is_recipe(source: str | Path) -> bool:
@@ -241,7 +241,14 @@ def list_recipe_names() -> list[str]:
 def read_descriptions() -> dict[str, str]:
     """What the bundled recipes are for, by name; they are read, and not checked, because that takes
     longer."""
-    return {name: _read_description(find_recipe(name)) for name in list_recipe_names()}
+    found = {}
+    for name in list_recipe_names():
+        path = find_recipe(name)
+        values = read_package_yaml(path)
+        if not isinstance(values, dict) or "description" not in values:
+            values = _read_with_parents(path, (), [])  # that of what it extends
+        found[name] = str(values.get("description", ""))
+    return found
 
 
 def group_recipes() -> dict[str, list[str]]:
@@ -278,13 +285,6 @@ def format_recipe_list(every: bool) -> str:
             "your data.\n"
         )
     return "\n".join(blocks)
-
-
-def _read_description(path: Path) -> str:
-    """A recipe's own, or that of what it extends, which is read for nothing else."""
-    own = read_package_yaml(path)
-    has_own = isinstance(own, dict) and "description" in own
-    return str((own if has_own else _read_with_parents(path, (), [])).get("description", ""))
 
 
 def _recipe_folders() -> list[Path]:
@@ -398,10 +398,8 @@ def _read_with_parents(path: Path, seen: tuple[Path, ...], read: list[Path]) -> 
     return _merge(below, values)
 
 
-@lru_cache(maxsize=64)
-def _parse_yaml(text: str, name: str) -> Any:
-    """Recipes share what they extend, and YAML is slow to read."""
-    return read_yaml(text, name)
+_parse_yaml = lru_cache(maxsize=64)(read_yaml)
+"""Recipes share what they extend, and YAML is slow to read."""
 
 
 def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

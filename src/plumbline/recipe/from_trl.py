@@ -22,6 +22,7 @@ from plumbline.recipe.script import (
     Script,
     Text,
     Unknown,
+    Values,
     describe_value,
     read_module,
     read_settings,
@@ -44,7 +45,7 @@ _COMMON = {
     "max_steps": -1,
     "seed": 42,
 }
-DEFAULTS: dict[str, dict[str, Any]] = {
+DEFAULTS: dict[str, Values] = {
     "rl": {
         **_COMMON,
         "learning_rate": 1e-6,
@@ -92,32 +93,29 @@ PEFT_TARGETS = r"qwen-?[23]|qwq|llama|mi[sx]tral|smollm|gemma|vicuna|deepseek-r1
 """Models whose LoRA peft gives the query and value projections, where no targets are named."""
 LORA = {"r": "rank", "lora_alpha": "alpha", "target_modules": "targets"}
 SILENT = (
-    *(
-        "output_dir",
-        "run_name",
-        "logging_",
-        "log_",
-        "hub_",
-        "push_to_hub",
-        "dataloader_",
-        "disable_tqdm",
-        "ddp_",
-    ),
-    *(
-        "save_",
-        "remove_",
-        "vllm_mode",
-        "vllm_gpu",
-        "vllm_tensor",
-        "vllm_max_model",
-        "vllm_server",
-        "vllm_enable",
-    ),
+    "output_dir",
+    "run_name",
+    "logging_",
+    "log_",
+    "hub_",
+    "push_to_hub",
+    "dataloader_",
+    "disable_tqdm",
+    "ddp_",
+    "save_",
+    "remove_",
+    "vllm_mode",
+    "vllm_gpu",
+    "vllm_tensor",
+    "vllm_max_model",
+    "vllm_server",
+    "vllm_enable",
 )
 """What begins so changes nothing that is learnt, or is said elsewhere."""
 USUAL: dict[str, tuple[Any, ...]] = {
     "eval_strategy": ("steps", "no"),
-    **dict.fromkeys(("vllm_importance_sampling_correction", "shuffle_dataset"), (True,)),
+    "vllm_importance_sampling_correction": (True,),
+    "shuffle_dataset": (True,),
 }
 """Values that are nothing to be said of; of other keys those that are false."""
 SCHEDULES = ("constant", "constant_with_warmup", "cosine", "linear")
@@ -134,40 +132,34 @@ LOADS = {
 BUILDERS = {"json", "csv", "parquet", "text", "arrow", "pandas"}
 """What data sets of files are called."""
 SAME_ROWS = {
-    *(
-        "shuffle",
-        "remove_columns",
-        "select_columns",
-        "with_format",
-        "set_format",
-        "cast",
-        "cast_column",
-        "flatten",
-    ),
-    *(
-        "to_iterable_dataset",
-        "reset_index",
-        "flatten_indices",
-        "with_transform",
-        "copy",
-        "dropna",
-        "to_dict",
-    ),
+    "shuffle",
+    "remove_columns",
+    "select_columns",
+    "with_format",
+    "set_format",
+    "cast",
+    "cast_column",
+    "flatten",
+    "to_iterable_dataset",
+    "reset_index",
+    "flatten_indices",
+    "with_transform",
+    "copy",
+    "dropna",
+    "to_dict",
     "to_list",
 }
 """Changes of a data set that change no value of a row."""
 INNER_ROWS = {
-    *(
-        "from_list",
-        "from_pandas",
-        "from_dict",
-        "from_records",
-        "DataFrame",
-        "list",
-        "load",
-        "open",
-        "DictReader",
-    ),
+    "from_list",
+    "from_pandas",
+    "from_dict",
+    "from_records",
+    "DataFrame",
+    "list",
+    "load",
+    "open",
+    "DictReader",
 }
 """What holds the rows of what it is given."""
 TO_FILE = "write the rows that the script makes to a file (dataset.to_json) and name it in train"
@@ -177,21 +169,28 @@ POSITIONS = {
     "SFTTrainer": ("model", "args", "data_collator", "train_dataset", "eval_dataset"),
 }
 BATCH = (
-    *("num_generations", "per_device_train_batch_size", "gradient_accumulation_steps"),
-    *("steps_per_generation", "generation_batch_size"),
+    "num_generations",
+    "per_device_train_batch_size",
+    "gradient_accumulation_steps",
+    "steps_per_generation",
+    "generation_batch_size",
 )
 ALGORITHM = ("loss_type", "importance_sampling_level", "epsilon", "epsilon_high", "scale_rewards")
 READ = {
-    *(
-        "warmup_ratio",
-        "warmup_steps",
-        "adam_beta1",
-        "adam_beta2",
-        "max_steps",
-        "num_train_epochs",
-        "report_to",
-    ),
-    *("lr_scheduler_type", "model_init_kwargs", "use_vllm", "optim", *SAME, *BATCH, *ALGORITHM),
+    "warmup_ratio",
+    "warmup_steps",
+    "adam_beta1",
+    "adam_beta2",
+    "max_steps",
+    "num_train_epochs",
+    "report_to",
+    "lr_scheduler_type",
+    "model_init_kwargs",
+    "use_vllm",
+    "optim",
+    *SAME,
+    *BATCH,
+    *ALGORITHM,
 }
 """All keys that are read."""
 NUMBERS = {
@@ -230,15 +229,15 @@ class TrlScript:
     data: str | None = None
     rewards: list[str] = field(default_factory=list)
     """Each as `module:function`."""
-    values: dict[str, Any] = field(default_factory=dict)
+    values: Values = field(default_factory=dict)
     """By the key of the recipe, such as `rl.optimiser.learning_rate`."""
-    options: dict[str, Any] = field(default_factory=dict)
+    options: Values = field(default_factory=dict)
     """Of the task: `prompt`, `system`, `gold` and `val`, where the script says them."""
     todo: dict[str, str] = field(default_factory=dict)
     """What the script has where a key is open, by the key."""
     epochs: float | None = None
     """Where the script counts passes over the prompts and not steps of RL."""
-    rows: list[dict[str, Any]] | None = None
+    rows: list[Values] | None = None
     """Rows that stand in the script."""
     count: int | None = None
     """Rows that the script takes, where it says so."""
@@ -319,7 +318,7 @@ def read_script(path: Path, config: Path | None = None) -> TrlScript:
         ) from error
 
 
-def _read_settings(path: Path) -> dict[str, Any]:
+def _read_settings(path: Path) -> Values:
     read = read_settings(path)
     if not isinstance(read, dict) or "compute_environment" in read or "distributed_type" in read:
         raise RecipeError(
@@ -354,7 +353,7 @@ class _Rows:
     data: str | None = None
     why: str = ""
     """What the script has where that is not known."""
-    rows: list[dict[str, Any]] | None = None
+    rows: list[Values] | None = None
     """Rows that stand in the script."""
     taken: int | None = None
     """The first so many alone."""
@@ -373,7 +372,7 @@ class _Reader(TrlScript):
         self.makes: set[str] = set()
         """Columns that rewards see as the script makes them; the prompt where it makes messages of
         texts."""
-        self.given: dict[str, Any] = {}
+        self.given: Values = {}
         """Keys of the configuration, TRL's defaults among them."""
         self.unknown: dict[str, str] = {}
         """What the script has for those that are no constants."""
@@ -383,7 +382,7 @@ class _Reader(TrlScript):
         if not (trainers := self._trainers()):
             self.script.follow_unasked("Trainer")
             trainers = self._trainers()
-        given: dict[str, Any] = {}
+        given: Values = {}
         if trainers:
             trainer = trainers[0]
             name = next(name for name in POSITIONS if trainer.name.endswith(name))
@@ -445,13 +444,8 @@ class _Reader(TrlScript):
         while isinstance(value, LibraryValue) and len(chain) < 20:
             chain.append(value)
             if value.how == "call" and value.name == "from_pretrained":
-                keys = value.keys
-                names = (
-                    keys.get("model_name"),
-                    keys.get("pretrained_model_name_or_path"),
-                    *value.args[:1],
-                    TODO,
-                )
+                keys = ("model_name", "pretrained_model_name_or_path")
+                names = (*map(value.keys.get, keys), *value.args[:1], TODO)
                 value = next(name for name in names if name is not None)
             else:
                 inner = [
@@ -472,38 +466,22 @@ class _Reader(TrlScript):
             if made.name == "from_pretrained":
                 owner = getattr(made.owner, "tail", "") or getattr(made.owner, "name", "")
                 fast = owner in {"FastLanguageModel", "FastModel"}
-                self._loading_keys(
-                    {
-                        **({"load_in_4bit": True, "max_seq_length": 2048} if fast else {}),
-                        **made.keys,
-                    }
-                )
+                usual = {"load_in_4bit": True, "max_seq_length": 2048} if fast else {}
+                self._loading_keys({**usual, **made.keys})
             elif made.name == "get_peft_model":
-                config = next(
-                    (
-                        one
-                        for one in made.args
-                        if isinstance(one, LibraryValue) and one.name == "LoraConfig"
-                    ),
-                    None,
-                )
-                size, keys = (
-                    (8, config.keys)
-                    if config
-                    else (16, {"target_modules": "all-linear", **made.keys})
-                )
+                size, keys = 16, {"target_modules": "all-linear", **made.keys}
+                for one in made.args:
+                    if isinstance(one, LibraryValue) and one.name == "LoraConfig":
+                        size, keys = 8, one.keys
+                        break
                 self._lora({"r": size, "lora_alpha": size, **keys})
         match given.get("peft_config"):
             case LibraryValue(name="LoraConfig", keys=keys):
                 self._lora({"r": 8, "lora_alpha": 8, **keys})
             case LibraryValue(name="get_peft_config", args=[LibraryValue(keys=keys), *_]):
                 if {**LIBRARY, **keys}["use_peft"] is True:
-                    twins = {
-                        "r": "lora_r",
-                        "lora_alpha": "lora_alpha",
-                        "target_modules": "lora_target_modules",
-                    }
-                    self._lora({one: {**LIBRARY, **keys}[other] for one, other in twins.items()})
+                    given = {**LIBRARY, **keys}
+                    self._lora({one: given[f"lora_{one.removeprefix('lora_')}"] for one in LORA})
             case Unknown() as unknown:
                 self.open("model.lora", unknown)
             case LibraryValue() as made:
@@ -543,13 +521,9 @@ class _Reader(TrlScript):
     def _lora(self, keys: Mapping[str, Any]) -> None:
         if keys.get("target_modules") is None:
             known = re.search(PEFT_TARGETS, self.model or "", re.I)
-            keys = {
-                **keys,
-                "target_modules": ["q_proj", "v_proj"]
-                if known
-                else Unknown(why="peft's, by the model"),
-            }
-        values: dict[str, Any] = {}
+            targets = ["q_proj", "v_proj"] if known else Unknown(why="peft's, by the model")
+            keys = {**keys, "target_modules": targets}
+        values: Values = {}
         for key, twin in LORA.items():
             values[twin] = to_recipe_value(keys[key])
             if values[twin] is UNKNOWN:
@@ -619,10 +593,8 @@ class _Reader(TrlScript):
                     if made := {
                         key: each for key, each in value.keys.items() if key not in keywords
                     }:
-                        pairs = ", ".join(
-                            f"{key!r}: {_script_expression(each)}" for key, each in made.items()
-                        )
-                        found.changes.insert(0, self._add_map(value, f"lambda row: {{{pairs}}}"))
+                        code = f"lambda row: {_script_expression(made)}"
+                        found.changes.insert(0, self._add_map(value, code))
                     break
                 case str() | PurePath():
                     found.data = str(value)
@@ -642,11 +614,8 @@ class _Reader(TrlScript):
                     value = owner
                 case LibraryValue(how="call", name="train_test_split", args=args, keys=keys):
                     given = {**dict(zip(("test_size", "train_size"), args, strict=False)), **keys}
-                    size, rest = (
-                        to_recipe_value(given.get("test_size")),
-                        to_recipe_value(given.get("train_size")),
-                    )
-                    share = size or (
+                    rest = to_recipe_value(given.get("train_size"))
+                    share = to_recipe_value(given.get("test_size")) or (
                         0.25 if rest is None else 1 - rest if isinstance(rest, float) else None
                     )
                     if isinstance(share, int | float):
@@ -731,44 +700,41 @@ class _Reader(TrlScript):
         if isinstance(files, dict):
             files = files.get(given, next(iter(files.values()), None))
         if isinstance(files, list):
-            found.notes += (
-                ["the script reads several files: the recipe has the first"]
-                if len(files) > 1
-                else []
-            )
+            if len(files) > 1:
+                found.notes.append("the script reads several files: the recipe has the first")
             files = files[0] if files else None
-        unknown = next(
-            (one for one in (files or path, config, given) if to_recipe_value(one) is UNKNOWN), None
-        )
         place = to_recipe_value(files or path)
-        if unknown is not None or not isinstance(place, str):
-            found.why = (
-                "the script names no data set" if unknown is None else _quote_source(unknown)
-            )
+        unknown = [one for one in (files or path, config, given) if to_recipe_value(one) is UNKNOWN]
+        if unknown:
+            found.why = _quote_source(unknown[0])
+        elif not isinstance(place, str):
+            found.why = "the script names no data set"
         elif (path in BUILDERS) != bool(files) or (files and re.search(r"://|[*?]", place)):
             found.why = f"{unparse_expression(call.node)} is no single file here: name one"
         else:
-            found.data = (
-                place
-                if files
-                else f"hf://{place}{f'/{config}' if config else ''}{f':{given}' if given else ''}"
-            )
+            hub = f"hf://{place}{f'/{config}' if config else ''}{f':{given}' if given else ''}"
+            found.data = place if files else hub
 
     def _prompts(self, changes: list[LibraryValue]) -> None:
         """The column that is asked, and the system message, where every change of the rows is
         plain."""
-        columns: dict[str, Any] = {}
+        columns: Values = {}
         for change in changes:
-            said = f"{change.kind}({_map_source(change)})"
+            given = getattr(change.node, "args", None)
+            source = unparse_expression(given[0]) if isinstance(given, list) and given else "..."
+            said = f"{change.kind}({source})"
             if change.name == "filter":
                 self.notes.append(f"{said} leaves rows out, and is not taken over")
                 continue
             row = LibraryValue("call", "row", None, [], dict(columns), None, change.scope)
-            more, at = change.keys.get("fn_kwargs"), [0] if change.keys.get("with_indices") else []
-            function = next(iter(change.args), change.keys.get("function"))
-            more = more if isinstance(more, dict) else {}
+            keys = change.keys
+            more, at = keys.get("fn_kwargs"), [0] if keys.get("with_indices") else []
             made = self.script.call(
-                function, [row, *at], more, change.node or ast.Pass(), row.scope
+                next(iter(change.args), keys.get("function")),
+                [row, *at],
+                more if isinstance(more, dict) else {},
+                change.node or ast.Pass(),
+                row.scope,
             )
             made = made.keys if made is row else made
             if not isinstance(made, dict):
@@ -782,9 +748,8 @@ class _Reader(TrlScript):
         self.makes = {
             key
             for key, each in columns.items()
-            if key not in {"prompt", "**"} and _column(each) != key
+            if (isinstance(each, list) if key == "prompt" else key != "**" and _column(each) != key)
         }
-        self.makes |= {"prompt"} if isinstance(columns.get("prompt"), list) else set()
         if self.stage == "sft" and not changes:
             self.open(
                 "task.options.prompt",
@@ -833,8 +798,8 @@ class _Reader(TrlScript):
                 one if "/" in one else LibraryName(one if "." in one else f"trl.rewards.{one}")
                 for one in items
             ]
-            items += [self.script.settings.get("reward_model_name_or_path")]
-            items = [one for one in items if one is not None]
+            if (model := self.script.settings.get("reward_model_name_or_path")) is not None:
+                items.append(model)
         file = RewardFile(self.script)
         left: list[str] = []
         wrong = [] if items else ["the script names no reward function"]
@@ -850,9 +815,7 @@ class _Reader(TrlScript):
                     and item.scope.module is not self.script.main
                     and item.origin is None
                 ):
-                    names.append(
-                        f"{self._write_module(item.scope.module)}:{getattr(item.node, 'name', '')}"
-                    )
+                    names.append(f"{self._write_module(item.scope.module)}:{item.name}")
                 elif isinstance(item, LibraryName) and "." in item.path:
                     names.append(":".join(item.path.rsplit(".", 1)))
                 elif isinstance(item, Function | Instance) or (
@@ -883,26 +846,24 @@ class _Reader(TrlScript):
 
     def _write_module(self, module: Module) -> str:
         """A module beside the script, as it is imported from the working directory."""
-        if Path(*module.name.split(".")).with_suffix(".py").exists() or not module.path.is_file():
-            return module.name
-        try:
-            inner = module.path.resolve().relative_to(Path.cwd()).with_suffix("").parts
-        except ValueError:
-            return module.name
-        return ".".join(inner) if all(part.isidentifier() for part in inner) else module.name
+        found = Path(*module.name.split(".")).with_suffix(".py").exists()
+        path = module.path.resolve()
+        if not found and module.path.is_file() and path.is_relative_to(Path.cwd()):
+            inner = path.relative_to(Path.cwd()).with_suffix("").parts
+            if all(map(str.isidentifier, inner)):
+                return ".".join(inner)
+        return module.name
 
     def _show_rows(self, file: RewardFile, changes: list[LibraryValue]) -> None:
         """Let rewards see the columns that the script makes, and completions as messages where its
         prompts are."""
         prompt = self.options.get("prompt", "prompt")
         if self.makes == {"prompt"}:
-            turns = {"system": repr(self.options.get("system")), "user": _row_expression(prompt)}
-            made = ", ".join(
-                f"{{'role': {role!r}, 'content': {content}}}"
-                for role, content in turns.items()
-                if content != "None"
-            )
-            changes = [self._add_map(changes[0], f"lambda row: {{'prompt': [{made}]}}")]
+            turns = [f"{{'role': 'user', 'content': {_row_expression(prompt)}}}"]
+            if (system := self.options.get("system")) is not None:
+                turns.insert(0, f"{{'role': 'system', 'content': {system!r}}}")
+            code = f"lambda row: {{'prompt': [{', '.join(turns)}]}}"
+            changes = [self._add_map(changes[0], code)]
         steps: list[tuple[ast.AST, Any, str]] = []
         for change in changes:
             if change.name == "filter":
@@ -948,11 +909,8 @@ class _Reader(TrlScript):
             rate = {"learning_rate": 5e-5} if config.name == "TrainingArguments" else {}
             keys = {**rate, **dict(zip(("output_dir",), config.args, strict=False)), **config.keys}
         elif config is not None:
-            keys = {
-                "**": config
-                if isinstance(config, Unknown)
-                else Unknown(getattr(config, "node", None))
-            }
+            known = isinstance(config, Unknown)
+            keys = {"**": config if known else Unknown(getattr(config, "node", None))}
         if self.stage == "sft" and "max_seq_length" in {**keys, **trainer}:
             keys["max_length"] = keys.pop("max_seq_length", trainer.get("max_seq_length"))
         if (more := keys.pop("**", None)) is not None:
@@ -963,11 +921,9 @@ class _Reader(TrlScript):
         self.unknown = {
             key: _quote_source(keys[key]) for key, each in read.items() if each is UNKNOWN
         }
-        given = self.given = {
-            key: each
-            for key, each in {**DEFAULTS[self.stage], **read}.items()
-            if each is not UNKNOWN
-        }
+        given = self.given = {**DEFAULTS[self.stage], **read}
+        for key in self.unknown:
+            del given[key]
         if wrong := [
             key for key in NUMBERS & given.keys() if not isinstance(given[key], int | float | None)
         ]:
@@ -1026,10 +982,8 @@ class _Reader(TrlScript):
             values["task.options.weights"] = [
                 one for at, one in enumerate(weights) if at not in self.unscored
             ]
-        for key, twin in (
-            ("eval_steps", "evaluation.every"),
-            ("save_steps", "run.checkpoint_every"),
-        ):
+        for key in ("eval_steps", "save_steps"):
+            twin = SAME[key]
             if not isinstance(values.get(twin, 1), int) or values.get(twin, 1) < 1:
                 self.notes.append(f"{key}={describe_value(values.pop(twin))} has no twin")
         if "bf16" in given:
@@ -1044,10 +998,8 @@ class _Reader(TrlScript):
         """A key of the recipe that is made of keys of the configuration; open where one of them is
         not known."""
         lacking = [f"{key}={self.unknown[key]}" for key in keys if key in self.unknown]
-        if lacking and len(keys) == 1:
-            self.open(twin, self.unknown[keys[0]])
-        elif lacking:
-            self.open(twin, ", ".join(lacking))
+        if lacking:
+            self.open(twin, ", ".join(lacking) if len(keys) > 1 else self.unknown[keys[0]])
         elif (value := make(*map(self.given.get, keys))) is not None:
             self.values[twin] = value
             if value == TODO:
@@ -1056,13 +1008,12 @@ class _Reader(TrlScript):
                 )
 
     def _schedule(self, kind: Any) -> str:
-        if kind not in SCHEDULES:
-            self.notes.append(
-                f"lr_scheduler_type={describe_value(kind)} has no twin; there are {', '.join(SCHEDULES)}"
-            )
-        if kind in SCHEDULES or not str(kind).startswith("cosine"):
-            return str(kind) if kind in SCHEDULES else TODO
-        return "cosine"
+        if kind in SCHEDULES:
+            return str(kind)
+        self.notes.append(
+            f"lr_scheduler_type={describe_value(kind)} has no twin; there are {', '.join(SCHEDULES)}"
+        )
+        return "cosine" if str(kind).startswith("cosine") else TODO
 
     def _rl(self) -> None:
         """Prompts of a batch of rollouts, and steps: TRL counts answers, and steps of the
@@ -1103,19 +1054,16 @@ class _Reader(TrlScript):
             self.notes.append(
                 "use_vllm=True is engine: vllm, which needs the extra vllm; without it leave it out"
             )
-            if flags := {
-                flag: given[key] for key, flag in ENGINE.items() if given.get(key) is not None
-            }:
-                self.values["engine.arguments"] = [
-                    str(one) for pair in flags.items() for one in pair
-                ]
+            pairs = [(flag, given.get(key)) for key, flag in ENGINE.items()]
+            if flags := [str(one) for pair in pairs if pair[1] is not None for one in pair]:
+                self.values["engine.arguments"] = flags
             if given.get("vllm_mode") == "server":
                 self.notes.append(
                     "vllm_mode='server' is TRL's own server: engine.address is that of vLLM's"
                 )
 
-    def _algorithm(self, loss: Any, level: Any, low: Any, high: Any, scale: Any) -> dict[str, Any]:
-        options: dict[str, Any] = {"name": "gspo" if level == "sequence" else "grpo"}
+    def _algorithm(self, loss: Any, level: Any, low: Any, high: Any, scale: Any) -> Values:
+        options: Values = {"name": "gspo" if level == "sequence" else "grpo"}
         if loss == "cispo":
             options = {"name": "cispo", "clip_high": (high or 5.0) - 1}
         elif loss in {"grpo", "dr_grpo", "dapo", "bnpo"}:
@@ -1139,18 +1087,13 @@ def _quote_source(value: Any) -> str:
         return value.path
     if isinstance(value, Unknown):
         return str(value)
-    known = to_recipe_value(value)
+    if (known := to_recipe_value(value)) is not UNKNOWN:
+        return describe_value(known)
     node = getattr(value, "node", None)
-    return (
-        describe_value(known)
-        if known is not UNKNOWN
-        else "no constant"
-        if node is None
-        else unparse_expression(node)
-    )
+    return "no constant" if node is None else unparse_expression(node)
 
 
-def _constant_rows(value: list[Any] | dict[Any, Any]) -> list[dict[str, Any]] | None:
+def _constant_rows(value: list[Any] | dict[Any, Any]) -> list[Values] | None:
     """Rows that stand in a script, each by itself or by columns; None where they are not all
     constants."""
     rows: Any = to_recipe_value(value)
@@ -1184,12 +1127,6 @@ def _explain_no_twin(item: Any) -> str:
         case _:
             return ""
     return f"takes {min(names)}, which only TRL's trainer has" if names else ""
-
-
-def _map_source(change: LibraryValue) -> str:
-    """What a change of the rows is given."""
-    args = getattr(change.node, "args", None)
-    return unparse_expression(args[0]) if isinstance(args, list) and args else "..."
 
 
 def _column(value: Any) -> str | None:
@@ -1227,20 +1164,12 @@ def _row_expression(form: str) -> str:
 
 def _script_expression(value: Any) -> str:
     """What the script makes, as an expression of a row."""
-    if isinstance(value, list | dict):
-        pairs = value.items() if isinstance(value, dict) else [("", each) for each in value]
-        inner = [
-            f"{key!r}: {_script_expression(each)}"
-            if isinstance(value, dict)
-            else _script_expression(each)
-            for key, each in pairs
-        ]
-        return f"{{{', '.join(inner)}}}" if isinstance(value, dict) else f"[{', '.join(inner)}]"
-    form = _template(value)
-    return (
-        _row_expression(form)
-        if form is not None
-        else repr(to_recipe_value(value))
-        if to_recipe_value(value) is not UNKNOWN
-        else "not_plain"
-    )
+    if isinstance(value, dict):
+        inner = [f"{key!r}: {_script_expression(each)}" for key, each in value.items()]
+        return f"{{{', '.join(inner)}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_script_expression, value))}]"
+    if (form := _template(value)) is not None:
+        return _row_expression(form)
+    known = to_recipe_value(value)
+    return "not_plain" if known is UNKNOWN else repr(known)

@@ -10,10 +10,10 @@ import inspect
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin
 
 import yaml
 from pydantic import TypeAdapter
@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 from plumbline.algorithms import ALGORITHMS
 from plumbline.algorithms.algorithm import Algorithm
 from plumbline.config.imports import import_own
-from plumbline.config.section import Section
+from plumbline.config.section import Section, key_types
 from plumbline.errors import DataError
 from plumbline.recipe.families import FAMILIES, list_reading_families, options_of
 from plumbline.recipe.sections import ModelSection, Recipe, TaskSection
@@ -51,7 +51,7 @@ def read_key_descriptions(kind: Any) -> dict[str, str]:
     too; where a key has none and is a section, the first paragraph of that section."""
     result: dict[str, str] = {}
     for base in reversed(kind.__mro__):
-        if base.__module__.startswith(("plumbline.config", "pydantic")) or not _has_keys(base):
+        if not key_types(base):
             continue
         try:
             (tree,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
@@ -64,13 +64,11 @@ def read_key_descriptions(kind: Any) -> dict[str, str]:
                     value=ast.Constant(value=str(said))
                 ):
                     result[name] = " ".join(said.split())
-    for base in (
-        item for item in reversed(kind.__mro__) if item is not Section and _has_keys(item)
-    ):
-        for name, annotation in _key_types(base).items():
+    for base in reversed(kind.__mro__):
+        for name, annotation in key_types(base).items():
             if name not in result and (inner := _inner_sections(annotation)):
                 result[name] = " ".join((inner[0][1].__doc__ or "").split("\n\n")[0].split())
-    for name, annotation in _key_types(kind).items():
+    for name, annotation in key_types(kind).items():
         choices = list(_choices(annotation))
         if (
             name in result
@@ -90,17 +88,6 @@ def _choices(annotation: Any) -> Iterator[str]:
             yield from _choices(item)
 
 
-def _has_keys(kind: Any) -> bool:
-    return isinstance(kind, type) and (issubclass(kind, Section) or is_dataclass(kind))
-
-
-def _key_types(kind: Any) -> dict[str, Any]:
-    if issubclass(kind, Section):
-        return {name: item.annotation for name, item in kind.model_fields.items()}
-    hints = get_type_hints(kind)
-    return {item.name: hints[item.name] for item in fields(kind)}
-
-
 def _default_text(kind: Any, key: str) -> str:
     """A key's default as YAML on one line; `required` where there is none."""
     if not issubclass(kind, Section):
@@ -111,7 +98,7 @@ def _default_text(kind: Any, key: str) -> str:
         value = kind.model_fields[key].get_default(call_default_factory=True)
     if isinstance(value, Algorithm):
         return value.name
-    if _has_keys(type(value)):
+    if key_types(type(value)):
         return "see below"
     return "none" if value is None else dumps(list(value) if isinstance(value, tuple) else value)
 
@@ -119,7 +106,7 @@ def _default_text(kind: Any, key: str) -> str:
 def _inner_sections(annotation: Any) -> list[tuple[str, type]]:
     """The sections in a type, each with what leads there: nothing, or the name of a mapping's
     value."""
-    if _has_keys(annotation):
+    if key_types(annotation):
         return [("", annotation)]
     args = get_args(annotation)
     below = ".NAME" if get_origin(annotation) is dict else ""
@@ -156,12 +143,11 @@ def section_tables() -> list[_Table]:
         kinds = {
             ModelSection: _family_sections("model"),
             Sampling: _family_sections("sampling"),
+            Algorithm: list(ALGORITHMS.values()),
         }.get(kind, [kind])
-        if kind is Algorithm:
-            kinds = list(ALGORITHMS.values())
         table = result[kind] = _Table([path])
         for item in kinds:
-            for key in _key_types(item):
+            for key in key_types(item):
                 if key in table.rows:
                     continue
                 who = (
@@ -180,7 +166,7 @@ def section_tables() -> list[_Table]:
                     f"({', '.join(who)}) {said}" if who else said,
                 )
         for item in kinds:
-            for key, annotation in _key_types(item).items():
+            for key, annotation in key_types(item).items():
                 for step, inner in _inner_sections(annotation):
                     where = f"{path}.{key}{step}".lstrip(".")
                     if not path.startswith(f"{where}.") and len(where.split(".")) < 6:
@@ -238,9 +224,9 @@ def _commented_lines(values: Mapping[str, Any], owner: Any, pad: str) -> Iterato
             )
         inner = owner.get(key) if isinstance(owner, Mapping) else getattr(owner, key)
         sections = isinstance(inner, Mapping) and any(
-            _has_keys(type(item)) for item in inner.values()
+            key_types(type(item)) for item in inner.values()
         )
-        if isinstance(value, dict) and value and (_has_keys(type(inner)) or sections):
+        if isinstance(value, dict) and value and (key_types(type(inner)) or sections):
             yield f"{pad}{key}:\n"
             yield from _commented_lines(value, inner, f"{pad}  ")
         else:
@@ -327,7 +313,7 @@ def is_schema(path: Path) -> bool:
 def _nested_sections(kind: type, seen: frozenset[type] = frozenset()) -> set[type]:
     """A section, and those inside it."""
     result = {kind}
-    for annotation in _key_types(kind).values():
+    for annotation in key_types(kind).values():
         for _, inner in _inner_sections(annotation):
             if inner not in seen | result:
                 result |= _nested_sections(inner, seen | result)

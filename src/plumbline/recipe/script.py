@@ -12,6 +12,7 @@ import operator
 import os.path
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from string import Formatter
@@ -21,6 +22,8 @@ from plumbline.config.overrides import read_yaml
 from plumbline.errors import PlumblineError, RecipeError
 from plumbline.storage import SMALL, one_line, parse_json, read_text, shorten
 
+Values = dict[str, Any]
+"""By the names of keywords, attributes or keys."""
 LARGEST = 2**20
 """Bytes of a script. Its syntax tree has some thousand times as many."""
 LARGEST_NUMBER = 2**64
@@ -31,7 +34,7 @@ MOST_STEPS, DEEPEST, MOST_ROUNDS, MOST_FILES = 300_000, 90, 200, 20
 modules beside it."""
 LONGEST_SHOWN = 120
 """Letters of a value or an expression in a note."""
-LIBRARY: dict[str, Any] = {
+LIBRARY: Values = {
     "dataset_name": None,
     "dataset_config": None,
     "dataset_train_split": "train",
@@ -89,7 +92,7 @@ class Scope:
 
     module: "Module"
     parent: "Scope | None" = None
-    names: dict[str, Any] = field(default_factory=dict)
+    names: Values = field(default_factory=dict)
     returned: list[Any] = field(default_factory=list)
 
     def holder(self, name: str) -> "Scope | None":
@@ -109,7 +112,7 @@ class LibraryValue:
     name: str
     owner: Any
     args: list[Any]
-    keys: dict[str, Any]
+    keys: Values
     node: ast.AST | None
     scope: Scope
     kind: str = ""
@@ -137,11 +140,16 @@ class Function:
 
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
     scope: Scope
-    defaults: dict[str, Any]
+    defaults: Values
     decorators: Sequence[Any] = ()
     itself: Any = None
     origin: tuple[ast.AST, Scope] | None = None
     """The call that returned it."""
+
+    @property
+    def name(self) -> str:
+        """Empty for a lambda."""
+        return getattr(self.node, "name", "")
 
 
 @dataclass(eq=False, repr=False)
@@ -150,10 +158,10 @@ class ScriptClass:
 
     node: ast.ClassDef
     scope: Scope
-    values: dict[str, Any]
+    values: Values
     bases: list[Any]
 
-    def fields(self) -> dict[str, Any]:
+    def fields(self) -> Values:
         """What is declared with a type, and those of classes above, with their defaults."""
         found = {
             key: each
@@ -198,7 +206,7 @@ class Instance:
     """An object of a class of the script, or a module beside it."""
 
     kind: ScriptClass | None
-    values: dict[str, Any]
+    values: Values
     origin: tuple[ast.AST, Scope] | None = None
 
 
@@ -276,16 +284,13 @@ def _without_magics(text: str) -> str:
 
 
 def _cells(text: str, path: Path) -> Iterator[str]:
+    fix = "give the notebook as it is saved"
     try:
         whole = parse_json(text)
     except (PlumblineError, ValueError, RecursionError) as error:
-        raise RecipeError(
-            f"{path} is no notebook: it is not JSON", "give the notebook as it is saved"
-        ) from error
+        raise RecipeError(f"{path} is no notebook: it is not JSON", fix) from error
     if not (cells := whole.get("cells") if isinstance(whole, dict) else None):
-        raise RecipeError(
-            f"{path} is no notebook: it has no cells", "give the notebook as it is saved"
-        )
+        raise RecipeError(f"{path} is no notebook: it has no cells", fix)
     for cell in cells:
         if isinstance(cell, dict) and cell.get("cell_type") == "code":
             lines = cell.get("source", "")
@@ -354,6 +359,11 @@ def unparse_expression(node: ast.AST | None) -> str:
 def last_name(function: ast.AST) -> str:
     """The last name of what is called."""
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def is_row(value: Any) -> bool:
+    """Whether a value is a row of the data."""
+    return isinstance(value, LibraryValue) and value.name == "row"
 
 
 def _merge_branches(one: Any, other: Any) -> Any:
@@ -600,7 +610,7 @@ class Script:
             for node in ast.walk(getattr(one, "node", ast.Pass()))
         }
         # first what no other names
-        found.sort(key=lambda pair: getattr(pair[1].node, "name", "") in inner)
+        found.sort(key=lambda pair: pair[1].name in inner)
         for kind, one in [*found, *methods]:
             if any(call.name.endswith(name) for call in self.made):
                 break
@@ -660,11 +670,9 @@ class Script:
                 return type(node).__name__.lower()
             case ast.If(test=test, body=body, orelse=other):
                 true = self._is_true(self.value(test, scope))
-                return (
-                    self._follow_branches([body, other], scope)
-                    if true is None
-                    else self._run(body if true else other, scope)
-                )
+                if true is None:
+                    return self._follow_branches([body, other], scope)
+                return self._run(body if true else other, scope)
             case ast.For(target=target, iter=items, body=body):
                 return self._loop(target, self.value(items, scope), body, scope)
             case ast.While(body=body):
@@ -788,7 +796,10 @@ class Script:
             case ast.Constant(value=value):
                 return value
             case ast.Name(id=name):
-                return self._look_up(name, scope)
+                if (holder := scope.holder(name)) is not None:
+                    return holder.names[name]
+                own = {"__file__": str(scope.module.path), "__name__": scope.module.name}
+                return own.get(name) or LibraryName(name)
             case ast.Attribute(value=owner, attr=name):
                 return self._attribute(self.value(owner, scope), name, node, scope)
             case ast.Call():
@@ -801,12 +812,8 @@ class Script:
                 for key, each in zip(keys, values, strict=True):
                     one = self.value(each, scope)
                     if key is None:
-                        own = (
-                            one.keys
-                            if isinstance(one, LibraryValue) and one.name == "row"
-                            else {"**": Unknown(each)}
-                        )
-                        result |= one if isinstance(one, dict) else own
+                        one = one.keys if is_row(one) else one
+                        result |= one if isinstance(one, dict) else {"**": Unknown(each)}
                     elif isinstance(name := self.value(key, scope), str | int | float | None):
                         result[name] = one
                 return result
@@ -821,12 +828,9 @@ class Script:
                 if isinstance(operation, ast.Not):
                     true = self._is_true(value)
                     return Unknown(node) if true is None else not true
-                known = isinstance(value, int | float)
-                return (
-                    (-value if isinstance(operation, ast.USub) else value)
-                    if known
-                    else Unknown(node)
-                )
+                if not isinstance(value, int | float):
+                    return Unknown(node)
+                return -value if isinstance(operation, ast.USub) else value
             case ast.BoolOp(op=operation, values=values):
                 for each in values:
                     found = self.value(each, scope)
@@ -849,15 +853,9 @@ class Script:
             case ast.Subscript(value=owner, slice=key):
                 return self._item(self.value(owner, scope), self.value(key, scope), node)
             case ast.Slice(lower=lower, upper=upper, step=step):
-                ends = [
-                    None if part is None else self.value(part, scope)
-                    for part in (lower, upper, step)
-                ]
-                return (
-                    slice(*ends)
-                    if all(isinstance(end, int | None) for end in ends)
-                    else Unknown(node)
-                )
+                ends = [part and self.value(part, scope) for part in (lower, upper, step)]
+                known = all(isinstance(end, int | None) for end in ends)
+                return slice(*ends) if known else Unknown(node)
             case ast.Lambda():
                 return self._function(node, scope)
             case ast.NamedExpr(target=target, value=value):
@@ -873,21 +871,12 @@ class Script:
     def _evaluate_items(self, items: Sequence[ast.expr], scope: Scope) -> list[Any]:
         found: list[Any] = []
         for item in items:
-            starred = isinstance(item, ast.Starred)
-            one = self.value(item.value if isinstance(item, ast.Starred) else item, scope)
-            found += (
-                one
-                if starred and isinstance(one, _SEQUENCES)
-                else [Unknown(item) if starred else one]
-            )
+            if not isinstance(item, ast.Starred):
+                found.append(self.value(item, scope))
+                continue
+            some = self.value(item.value, scope)
+            found += some if isinstance(some, _SEQUENCES) else [Unknown(item)]
         return found
-
-    def _look_up(self, name: str, scope: Scope) -> Any:
-        if (holder := scope.holder(name)) is not None:
-            return holder.names[name]
-        if name == "__file__":
-            return str(scope.module.path)
-        return scope.module.name if name == "__name__" else LibraryName(name)
 
     def _format_part(self, part: ast.expr, scope: Scope) -> Any:
         if not isinstance(part, ast.FormattedValue):
@@ -910,16 +899,11 @@ class Script:
                 found = None if kind is None else kind.member(name)
                 if not isinstance(found, Function):
                     return Unknown(node) if found is None else found
-                is_property = {getattr(one, "tail", "") for one in found.decorators} & {
-                    "property",
-                    "cached_property",
-                }
                 method = _bind_method(found, owner)
-                return (
-                    self._follow_function(method, [], {}, node or found.node)
-                    if is_property
-                    else method
-                )
+                tails = {getattr(one, "tail", "") for one in found.decorators}
+                if tails & {"property", "cached_property"}:
+                    return self._follow_function(method, [], {}, node or found.node)
+                return method
             case ScriptClass():
                 found = owner.member(name)
                 return Unknown(node) if found is None else _default_value(found, self)
@@ -948,15 +932,15 @@ class Script:
             return LIBRARY.get(name, "no")
         return LibraryValue("attribute", name, owner, [], {}, node, scope)
 
-    def settings_of(self, value: Any) -> dict[str, Any]:
+    def settings_of(self, value: Any) -> Values:
         """The attributes of what a parser of a command line gives."""
         if isinstance(value, LibraryValue):
             return {**(self._arguments() if value.name == "parse_args" else LIBRARY), **value.keys}
         return dict(value.values) if isinstance(value, Instance) else {}
 
-    def _arguments(self) -> dict[str, Any]:
+    def _arguments(self) -> Values:
         """The arguments of the command line, with their defaults."""
-        found: dict[str, Any] = {}
+        found: Values = {}
         self._steps += len(self.made) // 8
         for call in self.made:
             if call.name == "set_defaults":
@@ -984,14 +968,11 @@ class Script:
             ):
                 return known[key]
             case LibraryValue():
-                self.read |= {key} if owner.name == "row" and isinstance(key, str) else set()
+                self.read |= {key} if is_row(owner) and isinstance(key, str) else set()
                 return owner.item(key, node)
             case list() | tuple() | range() | str() | dict() if isinstance(key, str | int | slice):
-                inside: Any = owner
-                try:
-                    return inside[key]
-                except _FAILS:
-                    return Unknown(node)
+                with suppress(*_FAILS):
+                    return operator.getitem(owner, key)
         return Unknown(node)
 
     def _apply_operator(
@@ -1040,13 +1021,9 @@ class Script:
 
     def _is_true(self, value: Any) -> bool | None:
         """Whether a value counts as true; None where that is not known."""
-        if isinstance(value, Function | ScriptClass | Instance):
-            return True
-        return (
-            bool(value)
-            if isinstance(value, str | int | float | list | tuple | dict | None)
-            else None
-        )
+        if isinstance(value, str | int | float | list | tuple | dict | None):
+            return bool(value)
+        return True if isinstance(value, Function | ScriptClass | Instance) else None
 
     def _evaluate_comprehension(self, node: Any, scope: Scope) -> Any:
         found: list[Any] = []
@@ -1083,7 +1060,7 @@ class Script:
     def _call(self, node: ast.Call, scope: Scope) -> Any:
         function = self.value(node.func, scope)
         args = self._evaluate_items(node.args, scope)
-        keys: dict[str, Any] = {}
+        keys: Values = {}
         for key in node.keywords:
             given = self.value(key.value, scope)
             if key.arg:
@@ -1091,23 +1068,20 @@ class Script:
             elif isinstance(given, dict):
                 keys |= {str(name): each for name, each in given.items()}
             else:
-                is_row = isinstance(given, LibraryValue) and given.name == "row"
-                keys["**"] = (
-                    given if is_row else Unknown(key.value, f"**{unparse_expression(key.value)}")
-                )
+                why = f"**{unparse_expression(key.value)}"
+                keys["**"] = given if is_row(given) else Unknown(key.value, why)
         return self.call(function, args, keys, node, scope)
 
     def call(
-        self, function: Any, args: list[Any], keys: dict[str, Any], node: ast.AST, scope: Scope
+        self, function: Any, args: list[Any], keys: Values, node: ast.AST, scope: Scope
     ) -> Any:
         """What a call gives."""
-        try:
+        with suppress(*_FAILS):
             return self._call_value(function, args, keys, node, scope)
-        except _FAILS:
-            return Unknown(node)
+        return Unknown(node)
 
     def _call_value(
-        self, function: Any, args: list[Any], keys: dict[str, Any], node: ast.AST, scope: Scope
+        self, function: Any, args: list[Any], keys: Values, node: ast.AST, scope: Scope
     ) -> Any:
         match function:
             case Function():
@@ -1133,11 +1107,11 @@ class Script:
         name: str,
         owner: Any,
         args: list[Any],
-        keys: dict[str, Any],
+        keys: Values,
         node: ast.AST,
         scope: Scope,
     ) -> Any:
-        if name == "get" and args and getattr(owner, "name", "") == "row":
+        if name == "get" and args and is_row(owner):
             return self._item(owner, args[0], node)
         if name in PARSED:
             return self._parsers(name, owner, args, scope, node)
@@ -1159,11 +1133,9 @@ class Script:
 
     def _parsers(self, name: str, owner: Any, args: list[Any], scope: Scope, node: ast.AST) -> Any:
         """The objects that HfArgumentParser and TrlParser fill."""
-        kinds = (
-            next(iter(owner.args), owner.keys.get("dataclass_types"))
-            if isinstance(owner, LibraryValue)
-            else None
-        )
+        kinds = None
+        if isinstance(owner, LibraryValue):
+            kinds = next(iter(owner.args), owner.keys.get("dataclass_types"))
         kinds = kinds if isinstance(kinds, list | tuple) else [kinds]
         given = self.settings
         if name == "parse_dict" or (name.endswith("_file") and args):
@@ -1173,23 +1145,20 @@ class Script:
         known = {key for kind in kinds if isinstance(kind, ScriptClass) for key in kind.fields()}
         found = []
         for kind in kinds:
-            library = kind.library() if isinstance(kind, ScriptClass) else getattr(kind, "tail", "")
-            own = {*kind.fields()} if isinstance(kind, ScriptClass) else set()
-            if (
-                library.endswith("Config") and library != "ModelConfig"
-            ) or library == "TrainingArguments":
+            own, library = set(), getattr(kind, "tail", "")
+            if isinstance(kind, ScriptClass):
+                own, library = {*kind.fields()}, kind.library()
+            configures = library.endswith("Config") and library != "ModelConfig"
+            if configures or library == "TrainingArguments":
                 own |= given.keys() - LIBRARY.keys() - known
             elif library:
                 own |= {*LIBRARY}
-            found.append(
-                self.call(
-                    kind, [], {key: each for key, each in given.items() if key in own}, node, scope
-                )
-            )
+            keys = {key: each for key, each in given.items() if key in own}
+            found.append(self.call(kind, [], keys, node, scope))
         return found
 
     def _library(
-        self, path: str, args: list[Any], keys: dict[str, Any], node: ast.AST, scope: Scope
+        self, path: str, args: list[Any], keys: Values, node: ast.AST, scope: Scope
     ) -> Any:
         path = path.removeprefix("builtins.").removeprefix("pathlib.")
         tail, first = path.rpartition(".")[2], args[0] if args else None
@@ -1248,9 +1217,7 @@ class Script:
         read = None if path is None else read_settings(path)
         return _make_bags(read) if isinstance(read, dict) else None
 
-    def _method(
-        self, base: Any, name: str, args: list[Any], keys: dict[str, Any], node: ast.AST
-    ) -> Any:
+    def _method(self, base: Any, name: str, args: list[Any], keys: Values, node: ast.AST) -> Any:
         if name == "format":
             if isinstance(row := keys.get("**"), LibraryValue):
                 keys = {one: self._item(row, one, node) for one in re.findall(r"\{(\w+)\}", base)}
@@ -1309,7 +1276,7 @@ class Script:
         self,
         function: Function,
         args: list[Any],
-        keys: dict[str, Any],
+        keys: Values,
         node: ast.AST,
         scope: Scope | None = None,
     ) -> Any:
@@ -1361,7 +1328,7 @@ class Script:
         return Unknown(why=f"{name} has no default")
 
     def _instance(
-        self, kind: ScriptClass, args: list[Any], keys: dict[str, Any], node: ast.AST, scope: Scope
+        self, kind: ScriptClass, args: list[Any], keys: Values, node: ast.AST, scope: Scope
     ) -> Any:
         fields = {name: _default_value(value, self) for name, value in kind.fields().items()}
         start, library = kind.member("__init__"), kind.library()

@@ -101,16 +101,15 @@ class RewardFile:
             and value.origin is None
             and not isinstance(node, ast.Lambda)
         ):
-            name = value.node.name if not isinstance(value.node, ast.Lambda) else ""
-            self._known[name] = where
-            self._add(node, where, name, name)
-            return name
-        inner = value.node if isinstance(value, Function) else None
-        called = getattr(inner, "name", "") or (
-            last_name(node.func) if isinstance(node, ast.Call) else ""
-        )
-        if isinstance(value, LibraryValue) and value.name == "partial" and value.args:
-            called = getattr(getattr(value.args[0], "node", None), "name", "") or called
+            self._known[value.name] = where
+            self._add(node, where, value.name, value.name)
+            return value.name
+        called = last_name(node.func) if isinstance(node, ast.Call) else ""
+        match value:
+            case (
+                Function(name=inner) | LibraryValue(name="partial", args=[Function(name=inner), *_])
+            ):
+                called = inner or called
         name = _unused_name(
             re.sub(r"\W", "", called).lower() or "reward", [*taken, *self._known, *self._bound]
         )
@@ -166,7 +165,7 @@ class RewardFile:
 
     def drop_steps(self) -> None:
         """Leave out what was added last."""
-        self._ends = self._ends[:-2]
+        del self._ends[-2:]
 
     def text(self) -> str:
         """The module, whose first line has a digest of the others: who changed it is not
@@ -376,15 +375,13 @@ def _is_outer(table: symtable.SymbolTable, name: symtable.Symbol) -> bool:
 
 
 def _is_tokenizer(value: Any) -> bool:
-    if isinstance(value, LibraryValue) and value.how == "item" and value.args == [1]:
-        value = value.owner  # the second of what Unsloth gives
-        return isinstance(value, LibraryValue) and value.name == "from_pretrained"
-    owner = getattr(getattr(value, "owner", None), "path", "")
-    return (
-        isinstance(value, LibraryValue)
-        and value.name == "from_pretrained"
-        and owner.endswith(("Tokenizer", "Processor"))
-    )
+    match value:
+        # the second of what Unsloth gives
+        case LibraryValue(how="item", args=[1], owner=LibraryValue(name="from_pretrained")):
+            return True
+        case LibraryValue(name="from_pretrained", owner=LibraryName(path=path)):
+            return path.endswith(("Tokenizer", "Processor"))
+    return False
 
 
 def _starts_training(call: ast.Call) -> bool:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from datetime import date as day
 from functools import reduce
-from typing import Annotated, Any, ClassVar, Literal, Self, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import yaml
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
@@ -17,7 +17,7 @@ from plumbline.algorithms import ALGORITHMS
 from plumbline.algorithms.algorithm import Algorithm
 from plumbline.algorithms.grpo import Grpo
 from plumbline.config.overrides import as_mapping
-from plumbline.config.section import PositiveInt, Section, no_flags
+from plumbline.config.section import PositiveInt, Section, key_types, no_flags
 from plumbline.recipe.decision_rules import ChecksSection, DecideSection, WatchRule
 from plumbline.recipe.execution import EngineSection, EvaluationSection, RunSection, ScaleSection
 from plumbline.recipe.renamed_keys import check_renamed
@@ -606,7 +606,7 @@ class Recipe(Section):
     @field_validator("sampling", mode="before")
     @classmethod
     def _flags_are_no_numbers_in_sampling(cls, values: Any) -> Any:
-        return no_flags(values, get_type_hints(cls.model_fields["sampling"].annotation))
+        return no_flags(values, key_types(cls.model_fields["sampling"].annotation))
 
     @field_validator("sampling")
     @classmethod

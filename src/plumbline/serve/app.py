@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -14,7 +15,7 @@ from collections.abc import (
 )
 from functools import partial
 from importlib.resources import files
-from typing import Any, TypeVar
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -25,7 +26,14 @@ from starlette.routing import BaseRoute, Route
 from plumbline.errors import PlumblineError
 from plumbline.serve.backend import Backend
 from plumbline.serve.chat_body import ChatBody, read_chat, split_request
-from plumbline.serve.limits import Refusal, RequestLimits, read_body, shutdown_refusal, to_refusal
+from plumbline.serve.limits import (
+    Json,
+    Refusal,
+    RequestLimits,
+    read_body,
+    shutdown_refusal,
+    to_refusal,
+)
 from plumbline.serve.metrics import GONE, RequestMetrics, RequestRecord, find_model
 from plumbline.serve.streaming import NumberedChunk, Reply, encode_event, merge_answers
 from plumbline.version import __version__
@@ -56,14 +64,13 @@ def application(
             await served.close()
         metrics.close()
 
-    def described(served: Backend) -> dict[str, Any]:
-        own = {"family": served.family, "context": served.context}
+    def described(served: Backend) -> Json:
         return {
             "id": served.name,
             "object": "model",
             "created": 0,
             "owned_by": "plumbline",
-            "plumbline": own,
+            "plumbline": {"family": served.family, "context": served.context},
         }
 
     def health() -> Response:
@@ -115,12 +122,10 @@ async def _answer_refusal(request: Request, error: Exception) -> Response:
     return refusal.response()
 
 
-def openapi(models: Mapping[str, Backend], limits: RequestLimits) -> dict[str, Any]:
+def openapi(models: Mapping[str, Backend], limits: RequestLimits) -> Json:
     """The server's own OpenAPI page: the file's paths and answers, the body as it is read, its
     models and limits."""
-    page: dict[str, Any] = json.loads(
-        files("plumbline.serve").joinpath("openapi.json").read_text("utf-8")
-    )
+    page: Json = json.loads(files("plumbline.serve").joinpath("openapi.json").read_text("utf-8"))
     page["info"]["version"] = __version__
     schema = ChatBody.model_json_schema(ref_template="#/components/schemas/{model}")
     page["components"]["schemas"] |= {**schema.pop("$defs"), "ChatBody": schema}
@@ -134,7 +139,6 @@ def openapi(models: Mapping[str, Backend], limits: RequestLimits) -> dict[str, A
 
 # -- POST /v1/chat/completions ---------------------------------------------------------------------
 
-T = TypeVar("T")
 EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
 
 
@@ -185,8 +189,8 @@ class ChatRoute:
                 entry.said |= {
                     "prompt_tokens": reply.prompt_tokens,
                     "completion_tokens": reply.completion_tokens,
+                    "finish": [each[-1].finish if each else None for each in reply.pieces],
                 }
-                entry.said["finish"] = [each[-1].finish if each else None for each in reply.pieces]
                 entry.contents["answers"] = [
                     "".join(piece.text for piece in each) for each in reply.pieces
                 ]
@@ -211,7 +215,7 @@ class ChatRoute:
             async with self._deadline():
                 async for index, piece in pieces:
                     reply.add_chunk(index, piece)
-                    entry.note_chunk()
+                    entry.first = entry.first or time.monotonic() - entry.began
                     if streams and not entry.begun:
                         entry.begun = True
                         await send(
@@ -262,7 +266,7 @@ def _clear() -> Iterator[None]:
         raise to_refusal(error) from error
 
 
-async def _run_while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+async def _run_while_connected(request: Request, work: Coroutine[Any, Any, None]) -> None:
     """Do the work, and drop it when the client goes away.
 
     Raises:
@@ -278,7 +282,7 @@ async def _run_while_connected(request: Request, work: Coroutine[Any, Any, T]) -
         await asyncio.wait({doing, watching}, return_when=asyncio.FIRST_COMPLETED)
         if not doing.done():
             raise ClientDisconnect
-        return doing.result()
+        doing.result()
     finally:
         for task in (doing, watching):
             task.cancel()

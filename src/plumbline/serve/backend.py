@@ -71,6 +71,10 @@ class AnswerChunk:
     was tried."""
 
 
+Chunks = AsyncGenerator[AnswerChunk, None]
+"""The pieces of one answer, as they come."""
+
+
 class Backend:
     """A model that answers requests of many clients at once.
 
@@ -99,7 +103,7 @@ class Backend:
         """Tokens of a chat up to where the answer begins."""
         return self.sampler.prompt_length(messages)
 
-    def answer(self, asked: AnswerRequest) -> AsyncGenerator[AnswerChunk, None]:
+    def answer(self, asked: AnswerRequest) -> Chunks:
         """Pieces of one answer; closing the iterator before its end stops the work on it.
 
         Raises:
@@ -109,7 +113,7 @@ class Backend:
         """
         return self.write(asked) if asked.schema is None else self._json(asked, asked.schema)
 
-    def write(self, asked: AnswerRequest) -> AsyncGenerator[AnswerChunk, None]:
+    def write(self, asked: AnswerRequest) -> Chunks:
         """Pieces of one answer, as `answer` gives them; no schema is asked for."""
         raise NotImplementedError
 
@@ -152,9 +156,7 @@ class Backend:
             ),
         )
 
-    async def _json(
-        self, asked: AnswerRequest, schema: Mapping[str, Any]
-    ) -> AsyncGenerator[AnswerChunk, None]:
+    async def _json(self, asked: AnswerRequest, schema: Mapping[str, Any]) -> Chunks:
         """JSON as one piece. What is still not valid after the last try is given as it was drawn,
         and its facts say so.
 

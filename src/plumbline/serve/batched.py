@@ -8,7 +8,6 @@ beside it, so batching changes no answer.
 import asyncio
 import threading
 import time
-from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from queue import Empty, SimpleQueue
@@ -21,7 +20,7 @@ from plumbline.errors import DataError, DeviceMemoryError, EngineError, RecipeEr
 from plumbline.policies.memory import is_full
 from plumbline.policies.policy import LiveRequest, Policy
 from plumbline.records import Key, Request, Sampling, Trajectory
-from plumbline.serve.backend import AnswerChunk, AnswerRequest, Backend
+from plumbline.serve.backend import AnswerChunk, AnswerRequest, Backend, Chunks
 from plumbline.serve.constrained import Grammars, SchemaConstraint
 
 WAIT = 0.003
@@ -79,19 +78,18 @@ class BatchedBackend(Backend):
         self._thread = threading.Thread(target=self._work, name=f"serve-{name}", daemon=True)
         self._thread.start()
 
-    def answer(self, asked: AnswerRequest) -> AsyncGenerator[AnswerChunk, None]:
+    def answer(self, asked: AnswerRequest) -> Chunks:
         """See `Backend.answer`; JSON by a grammar where there are grammars."""
         if asked.schema is None or self.grammars is None:
             return super().answer(asked)
-        return self._constrained(asked, asked.schema, self.grammars)
+        return self._constrained(asked, self.grammars)
 
-    async def _constrained(
-        self, asked: AnswerRequest, schema: Mapping[str, Any], grammars: Grammars
-    ) -> AsyncGenerator[AnswerChunk, None]:
+    async def _constrained(self, asked: AnswerRequest, grammars: Grammars) -> Chunks:
         if self._closed:
             raise self._ends()
-        loop = asyncio.get_running_loop()
-        constraint, judge = await loop.run_in_executor(grammars.threads, grammars.follow, schema)
+        constraint, judge = await asyncio.get_running_loop().run_in_executor(
+            grammars.threads, grammars.follow, asked.schema or {}
+        )
         async with aclosing(self.write(asked, constraint)) as pieces:
             async for piece in pieces:
                 # a grammar leaves out what it cannot express
@@ -102,7 +100,7 @@ class BatchedBackend(Backend):
 
     async def write(
         self, asked: AnswerRequest, constraint: SchemaConstraint | None = None
-    ) -> AsyncGenerator[AnswerChunk, None]:
+    ) -> Chunks:
         """See `Backend.write`: one piece when all is there, behind the canvas after each step where
         it is wanted.
 
@@ -111,11 +109,11 @@ class BatchedBackend(Backend):
                 as the constraint wants it.
         """
         if asked.logprobs and not self._single:
-            what = (
+            raise RecipeError(
                 f"{self.name} is of family {self.family}, which has no log-probabilities of single "
-                "tokens"
+                "tokens",
+                "leave out logprobs",
             )
-            raise RecipeError(what, "leave out logprobs")
         waiting = _Waiting(asked, self.sampling_of(asked), constraint)
         await asyncio.to_thread(self._check, waiting.request)
         # asked here, because what is put behind the end of the queue waits for ever
@@ -131,8 +129,7 @@ class BatchedBackend(Backend):
             waiting.gone.set()
         if constraint is not None and constraint.failure is not None:
             raise constraint.failure
-        answer: Any = found.answer if found.answer is not None else found.tokens
-        tokens = tuple(answer.tolist())
+        tokens = tuple((found.tokens if found.answer is None else found.answer).tolist())
         decode: Any = (
             self.sampler.chat.tokenizer.decode
             if asked.logprobs and hasattr(self.sampler, "chat")
@@ -152,11 +149,11 @@ class BatchedBackend(Backend):
         whole."""
         prompt, answer = self.sampler.prompt_length(request.messages), request.sampling.max_tokens
         if prompt + answer > self.context:
-            said = (
+            raise DataError(
                 f"a prompt of {prompt} tokens and an answer of up to {answer} exceed the context "
-                f"of {self.context}"
+                f"of {self.context}",
+                "lower max_tokens, or shorten the messages",
             )
-            raise DataError(said, "lower max_tokens, or shorten the messages")
 
     @property
     def waiting(self) -> int:
@@ -209,14 +206,13 @@ class BatchedBackend(Backend):
     def _draw(self, batch: dict[Key, _Waiting]) -> None:
         """Draw a batch of one sampling distribution; an error of it is handed to all that had no
         answer yet."""
-        watched = any(one.watched for one in batch.values())
 
         def watch(key: Key, canvas: NDArray[np.int64]) -> None:
             if key in batch and batch[key].watched and batch[key].found.qsize() < SHOWN:
                 batch[key].give(canvas.copy())
 
         try:
-            if watched:
+            if any(one.watched for one in batch.values()):
                 self.sampler.watch = watch
             for request, trajectory in self.sampler.sample([one.request for one in batch.values()]):
                 batch.pop(request.key).give(trajectory)
@@ -232,5 +228,4 @@ class BatchedBackend(Backend):
             for one in batch.values():
                 one.give(error)
         finally:
-            if watched:
-                self.sampler.watch = None
+            self.sampler.watch = None

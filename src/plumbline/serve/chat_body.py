@@ -20,13 +20,15 @@ from pydantic import (
 
 from plumbline.records import Message, Request, Sampling
 from plumbline.serve.backend import AnswerRequest
-from plumbline.serve.limits import Refusal, RequestLimits
+from plumbline.serve.limits import Json, Refusal, RequestLimits
 
 Text = Annotated[str, Field(min_length=1)]
 Stop = Annotated[str, Field(min_length=1, max_length=128)]
 """Each piece of an answer is held against every beginning of every stop, so their lengths are its
 cost."""
 Number = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+Positive = Annotated[int, Field(ge=1)] | None
+Empty = Annotated[list[Any], Field(max_length=0)] | None
 
 
 KINDS = ("(text)", "(list)")
@@ -44,6 +46,10 @@ NEUTRAL: Mapping[str, Any] = {
             "dry_multiplier",
             "dynatemp_range",
             "mirostat",
+            "min_tokens",
+            "n_probs",
+            "prompt_logprobs",
+            "priority",
         ),
         0,
     ),
@@ -51,9 +57,17 @@ NEUTRAL: Mapping[str, Any] = {
         ("repetition_penalty", "repeat_penalty", "length_penalty", "typical_p", "tfs_z", "best_of"),
         1,
     ),
-    **dict.fromkeys(("min_tokens", "n_probs", "prompt_logprobs", "priority"), 0),
-    **dict.fromkeys(("use_beam_search", "ignore_eos", "echo", "include_stop_str_in_output"), False),
-    **dict.fromkeys(("add_special_tokens", "continue_final_message"), False),
+    **dict.fromkeys(
+        (
+            "use_beam_search",
+            "ignore_eos",
+            "echo",
+            "include_stop_str_in_output",
+            "add_special_tokens",
+            "continue_final_message",
+        ),
+        False,
+    ),
     **dict.fromkeys(("skip_special_tokens", "add_generation_prompt"), True),
     **{name: [] for name in ("stop_token_ids", "bad_words", "documents")},
     "chat_template_kwargs": {},
@@ -73,7 +87,7 @@ class TextPart(_Closed):
 
     type: Literal["text"]
     text: str
-    cache_control: dict[str, Any] | None = None
+    cache_control: Json | None = None
     """Passed over: it is about the price of a prompt."""
 
 
@@ -88,7 +102,7 @@ class ChatMessage(_Closed):
     ] = None
     name: str | None = None
     function_call: None = None
-    tool_calls: Annotated[list[Any], Field(max_length=0)] | None = None
+    tool_calls: Empty = None
     # What replies have beside their text, and clients send back with them: passed over, and said
     # so.
     refusal: str | None = None
@@ -98,7 +112,7 @@ class ChatMessage(_Closed):
     thinking_blocks: Any = None
     provider_specific_fields: Any = None
     annotations: list[Any] | None = None
-    audio: dict[str, Any] | None = None
+    audio: Json | None = None
 
     @field_validator("content")
     @classmethod
@@ -149,7 +163,7 @@ class AnyObject(_Closed):
     type: Literal["json_object"]
 
 
-def _finite(schema: dict[str, Any]) -> dict[str, Any]:
+def _finite(schema: Json) -> Json:
     left: list[Any] = [schema]
     while left:
         value = left.pop()
@@ -166,9 +180,9 @@ class NamedSchema(_Closed):
 
     name: Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
     description: str | None = None
-    schema_: Annotated[
-        Annotated[dict[str, Any], AfterValidator(_finite)] | None, Field(alias="schema")
-    ] = None
+    schema_: Annotated[Annotated[Json, AfterValidator(_finite)] | None, Field(alias="schema")] = (
+        None
+    )
     strict: bool | None = None
 
 
@@ -198,9 +212,9 @@ class ChatBody(_Closed):
     top_k: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
     """-1 and 0 keep all tokens."""
     steps: Annotated[int, Field(ge=1, le=4096)] | None = None
-    max_tokens: Annotated[int, Field(ge=1)] | None = None
-    max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
-    n: Annotated[int, Field(ge=1)] | None = None
+    max_tokens: Positive = None
+    max_completion_tokens: Positive = None
+    n: Positive = None
     stop: (
         Annotated[
             Annotated[Stop, Tag("(text)")]
@@ -217,11 +231,11 @@ class ChatBody(_Closed):
     top_logprobs: Literal[0] | None = None
     plumbline: Ours | None = None
     # What would change the answer and is not there: only the values that ask for nothing.
-    tools: Annotated[list[Any], Field(max_length=0)] | None = None
+    tools: Empty = None
     tool_choice: Literal["none", "auto"] | None = None
-    functions: Annotated[list[Any], Field(max_length=0)] | None = None
+    functions: Empty = None
     function_call: Literal["none", "auto"] | None = None
-    logit_bias: Annotated[dict[str, Any], Field(max_length=0)] | None = None
+    logit_bias: Annotated[Json, Field(max_length=0)] | None = None
     modalities: list[Literal["text"]] | None = None
     audio: None = None
     web_search_options: None = None
@@ -229,7 +243,7 @@ class ChatBody(_Closed):
     # mean something.
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-    prediction: dict[str, Any] | None = None
+    prediction: Json | None = None
     metadata: dict[str, str] | None = None
     reasoning_effort: str | None = None
     verbosity: str | None = None
@@ -265,14 +279,16 @@ class ChatBody(_Closed):
         )
         return [*(name for name in PASSED_OVER if getattr(self, name)), *sent]
 
-    def chat(self) -> list[Message]:
-        """The chat as the template takes it."""
-        return [message.to_message() for message in self.messages]
-
 
 OF_REPLIES = (
-    *("refusal", "reasoning", "reasoning_content", "reasoning_details", "thinking_blocks"),
-    *("provider_specific_fields", "annotations", "audio"),
+    "refusal",
+    "reasoning",
+    "reasoning_content",
+    "reasoning_details",
+    "thinking_blocks",
+    "provider_specific_fields",
+    "annotations",
+    "audio",
 )
 PASSED_OVER = (
     "frequency_penalty",
@@ -328,20 +344,23 @@ def split_request(body: ChatBody, limits: RequestLimits) -> list[AnswerRequest]:
             raise Refusal(
                 400, f"{name} is {value}, and this server gives at most {most}", param=name
             )
-    top_k = body.top_k and max(body.top_k, 0)
-    said = {
+    given = {
         "temperature": body.temperature,
         "top_p": body.top_p,
-        "top_k": top_k,
+        "top_k": body.top_k and max(body.top_k, 0),
         "steps": body.steps,
+        "max_tokens": longest,
     }
-    said = {
-        name: value for name, value in {**said, "max_tokens": longest}.items() if value is not None
-    }
-    shared: dict[str, Any] = {name: value for name, value in said.items() if name != "steps"}
+    said = {name: value for name, value in given.items() if value is not None}
+    shared: Json = {name: value for name, value in said.items() if name != "steps"}
     seed = body.seed if body.seed is not None else int.from_bytes(os.urandom(8), "big")
-    sampling, chat = Sampling(**shared), body.chat()
-    schema, name = _schema(body.response_format)
+    sampling = Sampling(**shared)
+    chat = [message.to_message() for message in body.messages]
+    schema: Json | None = {} if isinstance(body.response_format, AnyObject) else None
+    name = ""
+    if isinstance(body.response_format, BySchema):
+        schema = body.response_format.json_schema.schema_ or {}
+        name = body.response_format.json_schema.name
     return [
         AnswerRequest(
             request=Request((seed, "serve", index), chat, sampling),
@@ -353,9 +372,3 @@ def split_request(body: ChatBody, limits: RequestLimits) -> list[AnswerRequest]:
         )
         for index in range(body.n or 1)
     ]
-
-
-def _schema(asked: PlainText | AnyObject | BySchema | None) -> tuple[dict[str, Any] | None, str]:
-    if isinstance(asked, BySchema):
-        return asked.json_schema.schema_ or {}, asked.json_schema.name
-    return ({}, "") if isinstance(asked, AnyObject) else (None, "")

@@ -172,8 +172,8 @@ class SchemaConstraint:
                 "change it",
             )
             logits.fill_(-math.inf)[self._stop] = 0.0
-            return
-        self._apply(logits.unsqueeze(0), self._mask.to(logits.device))
+        else:
+            self._apply(logits.unsqueeze(0), self._mask.to(logits.device))
 
     def accept(self, token: int) -> None:
         """See `Constraint.accept`."""

@@ -17,6 +17,8 @@ from starlette.responses import JSONResponse
 
 from plumbline.errors import DataError, DeviceMemoryError, EngineError, PlumblineError, RecipeError
 
+Json = dict[str, Any]
+"""An object of JSON."""
 KINDS = {
     401: "authentication_error",
     404: "not_found_error",
@@ -55,11 +57,15 @@ class Refusal(Exception):  # noqa: N818 - it is an answer
         self.status, self.message, self.param, self.code = status, message, param, code
         self.headers = dict(headers or {})
 
-    def body(self) -> dict[str, Any]:
+    def body(self) -> Json:
         """The error as OpenAI's clients read it."""
-        kind = KINDS.get(self.status, "invalid_request_error")
         return {
-            "error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}
+            "error": {
+                "message": self.message,
+                "type": KINDS.get(self.status, "invalid_request_error"),
+                "param": self.param,
+                "code": self.code,
+            }
         }
 
     def response(self) -> JSONResponse:
@@ -157,15 +163,20 @@ async def read_body(request: Request, limits: RequestLimits) -> bytes:
                 if len(body) > limits.body:
                     raise too_large
                 if reading.bytes > limits.body * limits.requests:
-                    said = (
+                    raise Refusal(
+                        429,
                         "the bodies of other requests are being read, as many bytes as this server "
-                        "reads at once"
+                        "reads at once",
+                        code="too_many_requests",
+                        headers={**CLOSE, "retry-after": "1"},
                     )
-                    headers = {**CLOSE, "retry-after": "1"}
-                    raise Refusal(429, said, code="too_many_requests", headers=headers)
     except TimeoutError:
-        said = f"the body did not come within {limits.body_seconds:g} seconds"
-        raise Refusal(408, said, code="slow_body", headers=CLOSE) from None
+        raise Refusal(
+            408,
+            f"the body did not come within {limits.body_seconds:g} seconds",
+            code="slow_body",
+            headers=CLOSE,
+        ) from None
     finally:
         reading.bytes = getattr(reading, "bytes", 0) - len(body)
     return bytes(body)
@@ -184,9 +195,9 @@ class Gate:
     def __init__(
         self,
         app: Any,
-        token: str | None = None,
-        hosts: Collection[str] = (),
-        public: Collection[str] = PUBLIC,
+        token: str | None,
+        hosts: Collection[str],
+        public: Collection[str],
     ) -> None:
         """Take the application, its token, the names that it may be called by (none: any), and the
         public paths."""
@@ -211,11 +222,12 @@ class Gate:
             return None
         if hmac.compare_digest(headers.get(b"authorization", b""), self.token):
             return None
-        said, headers = (
+        return Refusal(
+            401,
             "send the server's token as Authorization: Bearer TOKEN",
-            {"www-authenticate": "Bearer"},
+            code="invalid_api_key",
+            headers={"www-authenticate": "Bearer"},
         )
-        return Refusal(401, said, code="invalid_api_key", headers=headers)
 
 
 def _is_foreign(headers: Mapping[bytes, bytes]) -> bool:

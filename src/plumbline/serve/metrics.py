@@ -5,7 +5,7 @@ import logging
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -15,9 +15,8 @@ from typing import IO, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from plumbline.errors import StorageError
 from plumbline.serve.backend import Backend
-from plumbline.serve.limits import Refusal, RequestLimits, shutdown_refusal
+from plumbline.serve.limits import Json, Refusal, RequestLimits, shutdown_refusal
 from plumbline.storage import clear_os_errors
 
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -39,45 +38,18 @@ class RequestRecord:
     """Seconds to the first piece of an answer."""
     begun: bool = False
     """Whether a stream was begun, whose status cannot be changed any more."""
-    said: dict[str, Any] = field(default_factory=dict)
+    said: Json = field(default_factory=dict)
     """What the log says beside it."""
-    contents: dict[str, Any] = field(default_factory=dict)
+    contents: Json = field(default_factory=dict)
     """Messages and answers, which a log has only where it is asked to."""
-
-    def note_chunk(self) -> None:
-        """A chunk has come."""
-        if self.first is None:
-            self.first = time.monotonic() - self.began
-
-
-class Disk:
-    """Where a log is written. It may refuse a row: that fails no request, and the first of a series
-    is told loudly."""
-
-    def __init__(self, what: str) -> None:
-        """Take what the log is called."""
-        self.what, self.failing = what, False
-
-    def takes(self, write: Callable[[], object]) -> bool:
-        """Write a row, and say whether the disk took it."""
-        try:
-            write()
-        except (OSError, StorageError) as error:
-            if not self.failing:
-                _told.error("%s loses rows: %s", self.what, error)
-            self.failing = True
-            return False
-        self.failing = False
-        return True
-
-
-def now() -> str:
-    """The time of a row."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 class RequestMetrics:
-    """Counts of one server, in a registry of its own, and its log."""
+    """Counts of one server, in a registry of its own, and its log.
+
+    The log's disk may refuse a row: that fails no request, and the first of a series is told
+    loudly.
+    """
 
     def __init__(
         self, limits: RequestLimits, log: Path | None = None, *, contents: bool = False
@@ -89,7 +61,7 @@ class RequestMetrics:
         """
         self.limits, self.contents, self.closing = limits, contents, False
         self._log: IO[str] | None = None
-        self._disk = Disk("the log of requests")
+        self._failing = False
         if log is not None:
             with clear_os_errors(log):
                 waiting_for_nobody = (
@@ -162,7 +134,7 @@ class RequestMetrics:
         if self._log is None:
             return
         row = {
-            "time": now(),
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "model": entry.model,
             "status": entry.status,
             "seconds": round(seconds, 4),
@@ -170,10 +142,15 @@ class RequestMetrics:
             **entry.said,
             **(entry.contents if self.contents else {}),
         }
-        if not self._disk.takes(
-            partial(self._log.write, json.dumps(row, ensure_ascii=False) + "\n")
-        ):
+        try:
+            self._log.write(json.dumps(row, ensure_ascii=False) + "\n")
+        except OSError as error:
+            if not self._failing:
+                _told.error("the log of requests loses rows: %s", error)
             self.lost.inc()
+            self._failing = True
+        else:
+            self._failing = False
 
     @contextmanager
     def take_slot(self) -> Iterator[None]:
@@ -185,11 +162,13 @@ class RequestMetrics:
         if self.closing:
             raise shutdown_refusal()
         if self.busy >= self.limits.requests:
-            said = (
+            raise Refusal(
+                429,
                 f"{self.limits.requests} requests are being answered, which is all that this "
-                "server does at once"
+                "server does at once",
+                code="too_many_requests",
+                headers={"retry-after": "1"},
             )
-            raise Refusal(429, said, code="too_many_requests", headers={"retry-after": "1"})
         self.busy += 1
         self.in_flight.set(self.busy)
         try:
@@ -212,6 +191,10 @@ def find_model(models: Mapping[str, Backend], name: str) -> Backend:
         Refusal: there is none.
     """
     if name not in models:
-        said = f"there is no model {name[:100]!r} here; there are {', '.join(models)}"
-        raise Refusal(404, said, param="model", code="model_not_found")
+        raise Refusal(
+            404,
+            f"there is no model {name[:100]!r} here; there are {', '.join(models)}",
+            param="model",
+            code="model_not_found",
+        )
     return models[name]

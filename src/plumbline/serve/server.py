@@ -81,12 +81,10 @@ def token_of(variable: str | None, serving: ServerOptions) -> str | None:
     if variable is None:
         if serving.is_loopback:
             return None
-        fix = (
-            "put a secret into an environment variable and name it with --token-env, or leave out "
-            "--host"
-        )
         raise RecipeError(
-            f"{serving.host} can be reached from other machines, and anybody could ask", fix
+            f"{serving.host} can be reached from other machines, and anybody could ask",
+            "put a secret into an environment variable and name it with --token-env, or leave out "
+            "--host",
         )
     token = os.environ.get(variable, "")
     if not token or not token.isascii() or not token.isprintable() or " " in token:
@@ -120,8 +118,10 @@ def bind_socket(host: str, port: int) -> socket.socket:
         opened.listen(BACKLOG)  # two sockets may have one address until one of them listens
     except OSError as error:
         opened.close()
-        what = f"cannot serve on {host}:{port}: {error.strerror or error}"
-        raise EngineError(what, "give another --port, or 0 for a free one") from error
+        raise EngineError(
+            f"cannot serve on {host}:{port}: {error.strerror or error}",
+            "give another --port, or 0 for a free one",
+        ) from error
     return opened
 
 
@@ -260,28 +260,18 @@ def serve(
         server = make_server(models, serving, routes, public)
         port = listening.getsockname()[1]
         host = f"[{serving.host}]" if ":" in serving.host else serving.host
-        tell(
-            f"serving {', '.join(one.name for one in models)} at http://{host}:{port}/v1 (Ctrl-C "
-            "ends it)"
-        )
+        address = f"http://{host}:{port}"
+        tell(f"serving {', '.join(one.name for one in models)} at {address}/v1 (Ctrl-C ends it)")
         if any(getattr(route, "path", "") == "/" for route in routes):
-            tell(f"  a page to try it: http://{host}:{port}/")
+            tell(f"  a page to try it: {address}/")
+        secret = "" if serving.token is None else " -H 'Authorization: Bearer TOKEN'"
         tell(
-            "  try: "
-            f"{example_call(models[0].name, f'http://{host}:{port}', token=serving.token is not None)}"
+            f"  try: curl {address}/v1/chat/completions{secret} -H 'Content-Type: application/json'"
+            f' -d \'{{"model": "{models[0].name}", "messages": [{{"role": "user", "content": '
+            '"Hello"}]}\''
         )
         asyncio.run(server.serve([listening]))
     tell("ended")
-
-
-def example_call(model: str, address: str, *, token: bool) -> str:
-    """A call for the shell."""
-    secret = " -H 'Authorization: Bearer TOKEN'" if token else ""
-    body = f'{{"model": "{model}", "messages": [{{"role": "user", "content": "Hello"}}]}}'
-    return (
-        f"curl {address}/v1/chat/completions{secret} -H 'Content-Type: application/json' -d "
-        f"'{body}'"
-    )
 
 
 def raise_file_limit() -> None:

@@ -11,9 +11,9 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any, cast
 
-from plumbline.serve.backend import AnswerChunk, AnswerRequest, Backend
+from plumbline.serve.backend import AnswerChunk, AnswerRequest, Backend, Chunks
 from plumbline.serve.chat_body import ChatBody
-from plumbline.serve.limits import Refusal
+from plumbline.serve.limits import Json, Refusal
 
 NumberedChunk = tuple[int, AnswerChunk]
 """Which of the answers, and its next piece."""
@@ -22,9 +22,7 @@ Row = tuple[Any, ...]
 what is not known."""
 
 
-async def cut_at_stop(
-    pieces: AsyncIterator[AnswerChunk], stops: Sequence[str]
-) -> AsyncGenerator[AnswerChunk, None]:
+async def cut_at_stop(pieces: AsyncIterator[AnswerChunk], stops: Sequence[str]) -> Chunks:
     """The pieces of an answer up to the first of the stop texts, which is left out; the work on it
     ends there.
 
@@ -32,7 +30,7 @@ async def cut_at_stop(
     the tokens that begin in it. Those that begin in the stop or behind it are left out, too, and
     stand among the facts (`after_stop`).
     """
-    async with contextlib.aclosing(cast(AsyncGenerator[AnswerChunk, None], pieces)) as coming:
+    async with contextlib.aclosing(cast(Chunks, pieces)) as coming:
         held, waiting = "", list[Row]()
         async for piece in coming:
             waiting += _rows(piece, len(held))
@@ -132,8 +130,11 @@ class Reply:
             Refusal: log-probabilities are asked for, and the model has none.
         """
         if self.body.logprobs and piece.tokens and not piece.logprobs:
-            what = "this model has no log-probabilities of single tokens: leave out logprobs"
-            raise Refusal(400, what, param="logprobs")
+            raise Refusal(
+                400,
+                "this model has no log-probabilities of single tokens: leave out logprobs",
+                param="logprobs",
+            )
         if piece.canvas is None:
             self.pieces[index].append(piece)
 
@@ -151,34 +152,32 @@ class Reply:
         read, drawn = self.prompt_tokens, self.completion_tokens
         return {"prompt_tokens": read, "completion_tokens": drawn, "total_tokens": read + drawn}
 
-    def _head(self, kind: str) -> dict[str, Any]:
+    def _head(self, kind: str) -> Json:
         return {"id": self.id, "object": kind, "created": self.created, "model": self.body.model}
 
-    def full_response(self) -> dict[str, Any]:
+    def full_response(self) -> Json:
         """All answers, when they have ended."""
-        choices = [
-            {
-                "index": index,
-                "message": {
-                    "role": "assistant",
-                    "content": "".join(piece.text for piece in pieces),
-                    "refusal": None,
-                },
-                "logprobs": self._logprobs(pieces),
-                "finish_reason": pieces[-1].finish,
-                "plumbline": dict(pieces[-1].facts),
-            }
-            for index, pieces in enumerate(self.pieces)
-        ]
-        own = {**self.pieces[0][-1].facts, "ignored": self.body.ignored}
         return {
             **self._head("chat.completion"),
-            "choices": choices,
+            "choices": [
+                {
+                    "index": index,
+                    "message": {
+                        "role": "assistant",
+                        "content": "".join(piece.text for piece in pieces),
+                        "refusal": None,
+                    },
+                    "logprobs": self._logprobs(pieces),
+                    "finish_reason": pieces[-1].finish,
+                    "plumbline": dict(pieces[-1].facts),
+                }
+                for index, pieces in enumerate(self.pieces)
+            ],
             "usage": self.usage(),
-            "plumbline": own,
+            "plumbline": {**self.pieces[0][-1].facts, "ignored": self.body.ignored},
         }
 
-    def _logprobs(self, pieces: Sequence[AnswerChunk]) -> dict[str, Any] | None:
+    def _logprobs(self, pieces: Sequence[AnswerChunk]) -> Json | None:
         if not self.body.logprobs:
             return None
         content = [
@@ -198,7 +197,7 @@ class Reply:
         ]
         return {"content": content, "refusal": None}
 
-    def first_chunks(self) -> list[dict[str, Any]]:
+    def first_chunks(self) -> list[Json]:
         """What a stream begins with: who speaks."""
         return [
             self._chunk(
@@ -211,30 +210,31 @@ class Reply:
             for index in range(len(self.pieces))
         ]
 
-    def stream_chunk(self, index: int, piece: AnswerChunk) -> dict[str, Any] | None:
+    def stream_chunk(self, index: int, piece: AnswerChunk) -> Json | None:
         """One piece in a stream; None where it has nothing to say."""
         ends, shown = piece.finish is not None, piece.canvas is not None
         if not (piece.text or ends or shown or (self.body.logprobs and piece.tokens)):
             return None
-        delta = {"content": piece.text} if piece.text else {}
-        choice: dict[str, Any] = {"index": index, "delta": delta, "finish_reason": piece.finish}
+        choice: Json = {
+            "index": index,
+            "delta": {"content": piece.text} if piece.text else {},
+            "finish_reason": piece.finish,
+        }
         if self.body.logprobs:
             choice["logprobs"] = self._logprobs([piece])
-        own: dict[str, Any] = {"canvas": piece.canvas} if shown else {}
+        own = {"canvas": piece.canvas} if shown else {}
         return self._chunk(
             choice, {**own, **piece.facts, **({"ignored": self.body.ignored} if ends else {})}
         )
 
-    def last_chunks(self) -> list[dict[str, Any]]:
+    def last_chunks(self) -> list[Json]:
         """What a stream ends with: its usage, where it is asked for."""
         options = self.body.stream_options
         if options is None or not options.include_usage:
             return []
         return [{**self._head("chat.completion.chunk"), "choices": [], "usage": self.usage()}]
 
-    def _chunk(
-        self, choice: dict[str, Any], own: Mapping[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def _chunk(self, choice: Json, own: Mapping[str, Any] | None = None) -> Json:
         return {
             **self._head("chat.completion.chunk"),
             "choices": [choice],

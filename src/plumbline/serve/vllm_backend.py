@@ -4,7 +4,7 @@ come."""
 import asyncio
 import contextlib
 import shutil
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -15,7 +15,7 @@ from plumbline.policies.policy import Policy
 from plumbline.recipe.execution import EngineSection
 from plumbline.records import Sampling
 from plumbline.runs.run import Listener
-from plumbline.serve.backend import AnswerChunk, AnswerRequest, Backend
+from plumbline.serve.backend import AnswerChunk, AnswerRequest, Backend, Chunks
 
 AT_ONCE = 256
 """Connections to the server."""
@@ -71,7 +71,7 @@ class VllmBackend(Backend):
         self.chat: Any = self.engine.policy.chat
         self._client: Any = None
 
-    async def write(self, asked: AnswerRequest) -> AsyncGenerator[AnswerChunk, None]:
+    async def write(self, asked: AnswerRequest) -> Chunks:
         """See `Backend.write`.
 
         Raises:
@@ -87,12 +87,7 @@ class VllmBackend(Backend):
         }
         body = completion(prompt, sampling) | said
         if self._client is None:  # which belongs to the loop that serves
-            timeout = (
-                10.0,
-                self.engine.section.timeout,
-                self.engine.section.timeout,
-                self.engine.section.timeout,
-            )
+            timeout = (10.0, *[self.engine.section.timeout] * 3)
             address, socket = self.engine.client.address, self.engine.socket
             self._client = open_http(address, socket, timeout, AT_ONCE, loop=True)
         spelling = Spelling(self.chat.text)

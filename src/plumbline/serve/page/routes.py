@@ -22,7 +22,7 @@ from plumbline.reports.templating import read_template
 from plumbline.rollouts.reward_workers import judge
 from plumbline.runs.metadata import ModelMetadata
 from plumbline.runs.remote import local_model
-from plumbline.serve.limits import Refusal, RequestLimits, read_body
+from plumbline.serve.limits import Json, Refusal, RequestLimits, read_body
 from plumbline.tasks import find_opener, silent
 from plumbline.tasks.task import Task
 
@@ -66,7 +66,6 @@ def routes(sources: Mapping[str, str]) -> list[Route]:
         for path, (name, kind) in FILES.items()
     }
     contents["/page/palette.css"] = (read_template("palette.css").encode(), "text/css")
-    queue = _Queue()
     trials = Trials(sources)
     return [
         *(
@@ -75,12 +74,10 @@ def routes(sources: Mapping[str, str]) -> list[Route]:
         ),
         Route(
             "/try/examples",
-            partial(_answer_json, partial(_examples, trials, queue)),
+            partial(_answer_json, partial(_examples, trials)),
             methods=["GET", "POST"],
         ),
-        Route(
-            "/try/judge", partial(_answer_json, partial(_judge, trials, queue)), methods=["POST"]
-        ),
+        Route("/try/judge", partial(_answer_json, partial(_judge, trials)), methods=["POST"]),
     ]
 
 
@@ -102,17 +99,17 @@ async def _answer_json(handle: Callable[[Request], Awaitable[Any]], request: Req
     )
 
 
-async def _examples(trials: "Trials", queue: "_Queue", request: Request) -> Any:
+async def _examples(trials: "Trials", request: Request) -> Any:
     asked = request.query_params
     offset = asked.get("offset", "0")
     if not (offset.isascii() and offset.isdigit() and len(offset) < 10):
         raise Refusal(400, "offset is a number from 0 on")
     given = (asked.get("model", ""), asked.get("task", ""), asked.get("split", ""))
     opens = request.method == "POST"
-    return await queue.run(lambda: trials.list_examples(*given, int(offset), opens=opens))
+    return await trials.run(lambda: trials.list_examples(*given, int(offset), opens=opens))
 
 
-async def _judge(trials: "Trials", queue: "_Queue", request: Request) -> Any:
+async def _judge(trials: "Trials", request: Request) -> Any:
     try:
         value = json.loads(await read_body(request, LIMITS))
     except (ValueError, RecursionError) as error:
@@ -123,14 +120,41 @@ async def _judge(trials: "Trials", queue: "_Queue", request: Request) -> Any:
     model, task, split, example, text = (value[name] for name in names)
     if len(text) > LONGEST:
         raise Refusal(413, f"an answer may have {LONGEST} characters")
-    return await queue.run(lambda: trials.judge_answer((model, task, split), example, text))
+    return await trials.run(lambda: trials.judge_answer((model, task, split), example, text))
 
 
-class _Queue:
-    """One thread for what takes time: tasks, and the databases that some of them hold, are for one
-    thread at a time."""
+# -- examples and verdicts -------------------------------------------------------------------------
 
-    def __init__(self) -> None:
+AT_ONCE = 20
+"""Examples that are listed at once."""
+BESIDE = 24
+"""The most examples that floor and ceiling are means over."""
+DEEPEST, WIDEST = 6, 200
+"""Of what a verdict reports as facts, which may hold whatever an answer held."""
+
+
+class Trials:
+    """Examples of the tasks that served models were trained on, and verdicts on answers to them, as
+    plain JSON values.
+
+    A task is opened when the page first asks for it. Nothing is built: a task whose records are not
+    there has no examples, and says so; so does one whose code a model's metadata names (see
+    `config.imports`). What stands beside a score are the best baseline (floor) and the oracle
+    (ceiling) on the first examples of the same stratum. Tasks, and the databases that some of them
+    hold, are for one thread at a time: what takes time goes through `run`.
+    """
+
+    def __init__(self, sources: Mapping[str, str]) -> None:
+        """Nothing is opened yet.
+
+        Args:
+            sources: of each model that clients know by name its directory, or "" for one that has
+                none.
+        """
+        self.sources = sources
+        self._tasks: dict[tuple[str, str], Task] = {}
+        self._examples: dict[tuple[str, str, str], Mapping[str, Example]] = {}
+        self._beside: dict[tuple[str, str, str, str], Json] = {}
         self._pool = ThreadPoolExecutor(1, "try")
         self._begun: list[Future[Any]] = []
 
@@ -154,42 +178,9 @@ class _Queue:
         except TimeoutError as error:
             raise Refusal(503, f"no verdict after {SECONDS:.0f} seconds") from error
 
-
-# -- examples and verdicts -------------------------------------------------------------------------
-
-AT_ONCE = 20
-"""Examples that are listed at once."""
-BESIDE = 24
-"""The most examples that floor and ceiling are means over."""
-DEEPEST, WIDEST = 6, 200
-"""Of what a verdict reports as facts, which may hold whatever an answer held."""
-
-
-class Trials:
-    """Examples of the tasks that served models were trained on, and verdicts on answers to them, as
-    plain JSON values.
-
-    A task is opened when the page first asks for it. Nothing is built: a task whose records are not
-    there has no examples, and says so; so does one whose code a model's metadata names (see
-    `config.imports`). What stands beside a score are the best baseline (floor) and the oracle
-    (ceiling) on the first examples of the same stratum. Not for several threads at once.
-    """
-
-    def __init__(self, sources: Mapping[str, str]) -> None:
-        """Nothing is opened yet.
-
-        Args:
-            sources: of each model that clients know by name its directory, or "" for one that has
-                none.
-        """
-        self.sources = sources
-        self._tasks: dict[tuple[str, str], Task] = {}
-        self._examples: dict[tuple[str, str, str], Mapping[str, Example]] = {}
-        self._beside: dict[tuple[str, str, str, str], dict[str, Any]] = {}
-
     def list_examples(
         self, model: str, task: str = "", split: str = "", offset: int = 0, *, opens: bool = True
-    ) -> dict[str, Any]:
+    ) -> Json:
         """Some examples of a task that a model was trained on.
 
         Args:
@@ -209,8 +200,16 @@ class Trials:
         """
         names = self._names(model)
         chosen = task or next(iter(names), "")
-        found: dict[str, Any] = {"tasks": names, "task": chosen, "splits": [], "split": split}
-        found |= {"total": 0, "offset": offset, "examples": [], "why": ""}
+        found: Json = {
+            "tasks": names,
+            "task": chosen,
+            "splits": [],
+            "split": split,
+            "total": 0,
+            "offset": offset,
+            "examples": [],
+            "why": "",
+        }
         if not names:
             return {**found, "why": f"{model} does not say which task it was trained on"}
         if chosen not in names:
@@ -241,7 +240,7 @@ class Trials:
         ]
         return found
 
-    def judge_answer(self, place: tuple[str, str, str], example: str, text: str) -> dict[str, Any]:
+    def judge_answer(self, place: tuple[str, str, str], example: str, text: str) -> Json:
         """What an answer to an example comes to, whoever gave it.
 
         Args:
@@ -314,7 +313,7 @@ class Trials:
             self._examples[key] = {one.id: one for one in task.examples(split)}
         return self._examples[key]
 
-    def _bounds(self, place: tuple[str, str, str], stratum: str) -> dict[str, Any]:
+    def _bounds(self, place: tuple[str, str, str], stratum: str) -> Json:
         """The best baseline and the oracle on the first examples of a stratum."""
         key = (*place, stratum)
         if key not in self._beside:
@@ -330,7 +329,7 @@ class Trials:
         return self._beside[key]
 
 
-def _summarise_evaluation(evaluation: Evaluation | None) -> dict[str, Any] | None:
+def _summarise_evaluation(evaluation: Evaluation | None) -> Json | None:
     if evaluation is None or not evaluation.rows:
         return None
     parts = {name: interval.mean for name, interval in part_means(evaluation.rows).items()}
