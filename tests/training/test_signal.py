@@ -9,7 +9,7 @@ from itertools import islice
 
 import pytest
 
-from plumbline.algorithms.advantages import has_signal
+from plumbline.algorithms.algorithm import has_signal
 from plumbline.errors import DataError, RecipeError
 from plumbline.recipe.sections import NO_RESULT
 from plumbline.records import Outcome

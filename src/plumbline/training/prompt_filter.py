@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from plumbline.algorithms.advantages import TOLERANCE
+from plumbline.algorithms.algorithm import TOLERANCE
 from plumbline.errors import DataError
 from plumbline.policies.policy import Engine, Policy
 from plumbline.records import Example

@@ -9,6 +9,7 @@ the same.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -16,8 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.algorithms.advantages import has_signal
-from plumbline.algorithms.algorithm import Algorithm
+from plumbline.algorithms.algorithm import Algorithm, has_signal
 from plumbline.errors import DataError
 from plumbline.policies.memory import begin_peak, read_peak
 from plumbline.policies.policy import Engine, Helpers, Policy, Sampler
@@ -30,21 +30,16 @@ from plumbline.seeds import generator
 from plumbline.tasks.prompt_source import Source
 from plumbline.tasks.task import gold_of
 from plumbline.training.async_rollouts import StepRollouts, open_rollouts
+from plumbline.training.gradient_noise import smooth_ratio
 from plumbline.training.microbatches import Microbatches
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.prompt_filter import choose_prompts
 from plumbline.training.stage import Stage, StepTimer
-from plumbline.training.update import (
-    Update,
-    WeightedRollout,
-    smooth_ratio,
-    update_policy,
-    weigh_rollouts,
-)
+from plumbline.training.update import StepReport, split_minibatches, update_policy
 
 
 def step_metrics(
-    drawn: StepRollouts, update: Update, section: RlSection, step: int, tasks: Collection[str]
+    drawn: StepRollouts, update: StepReport, section: RlSection, step: int, tasks: Collection[str]
 ) -> dict[str, float | int | None]:
     """The metrics of one step, under the names that the field uses (docs/reference/metrics.md says
     what each means)."""
@@ -84,18 +79,18 @@ def step_metrics(
 
 
 def _algorithm_metrics(
-    algorithm: Algorithm, update: Update, weighted_rollouts: Sequence[WeightedRollout]
+    algorithm: Algorithm, report: StepReport, groups: Sequence[Group]
 ) -> dict[str, float | None]:
     """Metrics that only some algorithms have, or lack."""
     if not algorithm.uses_group_baseline:
         return {"train/frac_reward_zero_std": None, "train/reward_std": None}
+    own = {name: report.figures.get(name) for name in algorithm.own_metrics}
     if not algorithm.selects_subset:
-        return {}
-    kept = {c.prompt for c in weighted_rollouts if c.advantage != 0}
-    share = len(kept) / len({c.prompt for c in weighted_rollouts})
-    return {"train/frac_prompts_kept": share} | (
-        {"train/reward_margin": update.margin} if algorithm.pairwise else {}
-    )
+        return own
+    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    kept = {rollout.prompt for rollout in rollouts if rollout.advantage != 0}
+    share = len(kept) / len({rollout.prompt for rollout in rollouts})
+    return {"train/frac_prompts_kept": share, **own}
 
 
 def teacher_chat(example: Example, teacher: TeacherSection) -> list[Message]:
@@ -117,11 +112,8 @@ def _encode_hint(policy: Policy, teacher: TeacherSection, example: Example) -> N
     return policy.encode(teacher_chat(example, teacher))
 
 
-def sample_rows(
-    groups: Sequence[Group], weighted_rollouts: Sequence[WeightedRollout], step: int
-) -> list[dict[str, Any]]:
+def sample_rows(groups: Sequence[Group], step: int) -> list[dict[str, Any]]:
     """Every rollout of the step as a plain row."""
-    rollouts = [(group, rollout) for group in groups for rollout in group.rollouts]
     return [
         {
             "step": step,
@@ -137,12 +129,13 @@ def sample_rows(
             "parts": dict(rollout.score.parts) if rollout.score else {},
             "readings": dict(rollout.score.readings) if rollout.score else {},
             "how": rollout.outcome.how,
-            "advantage": weighted.advantage,
+            "advantage": rollout.advantage,
             "tokens": rollout.num_tokens,
             "finish": rollout.turns[-1].finish,
             "failure": rollout.failure.cause if rollout.failure else "",
         }
-        for (group, rollout), weighted in zip(rollouts, weighted_rollouts, strict=True)
+        for group in groups
+        for rollout in group.rollouts
     ]
 
 
@@ -215,6 +208,7 @@ def train_rl(
     """
     recipe, section = run.recipe, run.recipe.rl
     assert section is not None
+    algorithm = section.algorithm
     if not all(source.examples.values()):
         raise DataError("there is nothing to train on: the training split is empty")
     turns = max(task.turns for task in source.tasks.values())
@@ -234,7 +228,7 @@ def train_rl(
         )
 
     with open_rollouts(policy, draw, section, progress, engine) as rollouts_of:
-        if section.beta > 0 or section.algorithm.pairwise:
+        if section.beta > 0 or algorithm.uses_reference:
             # before the stage resumes: the weights that this stage began with
             policy.keep_reference()
         for step in progress.steps():
@@ -248,23 +242,26 @@ def train_rl(
             laps.lap("rollouts")
 
             shuffle = generator(recipe.seed, STAGE, "shuffle", step)
-            weighted_rollouts = weigh_rollouts(
-                drawn.groups, section, shuffle, recipe.controls, turns, encode
+            groups = weigh_rollouts(
+                drawn.groups,
+                algorithm,
+                minibatch=section.minibatch,
+                turns=turns,
+                shuffle=shuffle if recipe.controls.shuffle_advantages else None,
+                encode=encode,
             )
-            update = update_policy(
-                policy, optimiser, weighted_rollouts, recipe, step, microbatches, teacher
-            )
+            report = update_policy(policy, optimiser, groups, recipe, step, microbatches, teacher)
             laps.lap("update")
             progress.spend(laps.seconds["cpu/rollouts"] + laps.seconds["cpu/update"])
 
-            rows = sample_rows(drawn.groups, weighted_rollouts, done)
+            rows = sample_rows(groups, done)
             for row in rows:
                 run.sample(row)
             values = {
-                **step_metrics(drawn, update, section, step, source.tasks),
-                **_algorithm_metrics(section.algorithm, update, weighted_rollouts),
+                **step_metrics(drawn, report, section, step, source.tasks),
+                **_algorithm_metrics(algorithm, report, groups),
                 **drawn.figures,
-                "train/grad_snr": smooth_ratio(update.gradient, progress.memory),
+                "train/grad_snr": smooth_ratio(report.gradient, progress.memory),
                 "train/learning_rate": rate,
                 "train/epoch": done * section.prompts_per_step / prompts.size,
                 **prompts.epochs(section.prompts_per_step, done, STAGE, recipe.seed),
@@ -275,6 +272,66 @@ def train_rl(
             run.timings(
                 STAGE, done, laps.seconds | {"memory/peak_gb": read_peak(microbatches.device) / 1e9}
             )
+
+
+# -- advantages and weights ---------------------------------------------------------------
+#
+# Every token of an answer has the answer's advantage.
+#
+# GRPO gives every token of an answer the answer's advantage (Shao et al. 2024, arXiv:2402.03300),
+# and so every token of every answer of an episode of several turns the episode's. The denominators
+# count the tokens of all its answers, and Dr. GRPO's constant is rollouts * max_tokens * turns
+# allowed: the most tokens that the rollouts could have had, whatever they had, so that a token
+# weighs the same in an episode that took one turn and in one that took all.
+#
+# A batch may be learnt from in minibatches of some of its groups, every k-th of them, so that each
+# has something of every task; the weights of each minibatch's rollouts are those of a batch of that
+# size.
+
+
+def weigh_rollouts(
+    groups: Sequence[Group],
+    algorithm: Algorithm,
+    *,
+    minibatch: int | None = None,
+    turns: int = 1,
+    shuffle: np.random.Generator | None = None,
+    encode: Callable[[Example], NDArray[np.int64]] | None = None,
+) -> list[Group]:
+    """The groups of one step with the advantage and the weight of each rollout.
+
+    Args:
+        groups: as they were judged.
+        algorithm: says what both are.
+        minibatch: see `split_minibatches`.
+        turns: the most that an episode may have.
+        shuffle: shuffles advantages, for the negative control.
+        encode: gives the prompt of a teacher that is told more.
+    """
+    given = [algorithm.advantages(group) for group in groups]
+    if shuffle is not None:
+        given = algorithm.shuffle(given, shuffle)
+    found = list(groups)
+    for part in split_minibatches(range(len(groups)), minibatch):
+        rollouts = [rollout for index in part for rollout in groups[index].rollouts]
+        lengths = np.array([rollout.num_tokens for rollout in rollouts])
+        if algorithm.selects_subset:
+            lengths *= np.concatenate([given[index] for index in part]) != 0
+        most = turns * rollouts[0].turns[0].sampling.max_tokens
+        shares = iter(algorithm.weights(lengths.tolist(), most))
+        for index in part:
+            told = None if encode is None else encode(groups[index].example)
+            weighted = (
+                replace(
+                    rollout,
+                    advantage=float(advantage),
+                    weight=float(next(shares)),
+                    teacher_prompt=told,
+                )
+                for rollout, advantage in zip(groups[index].rollouts, given[index], strict=True)
+            )
+            found[index] = replace(groups[index], rollouts=tuple(weighted))
+    return found
 
 
 def _evaluate_if_due(
@@ -328,7 +385,7 @@ def _resample(
     The bias: prompts with a spread are over-represented, those that the policy always or never
     solves are left out, so the step's gradient and `train/reward` are of that selection and not of
     the task's prompts. `train/reward_drawn` is of all that was drawn. A step draws until it has a
-    signal, so a mean of it over steps is right where steps are weighted_rollouts by `train/prompts_drawn`
+    signal, so a mean of it over steps is right where steps are weighted by `train/prompts_drawn`
     (Wald's identity).
 
     Args:

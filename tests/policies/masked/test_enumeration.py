@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 import torch
 
+from plumbline.algorithms.algorithm import make_trajectory_targets
 from plumbline.algorithms.just_grpo import JustGrpo
-from plumbline.algorithms.scoring_targets import make_trajectory_targets
 from plumbline.api import sample_trajectories
 from plumbline.policies import plackett_luce
 from plumbline.policies.masked.options import MaskedSampling
+from tests.algorithms.batches import rollout_of
 from tests.policies.families import assert_both_laws_hold
 from tests.policies.masked.conftest import opened
 from tests.policies.masked.oracle import token_logprobs, trajectory_of, ways
@@ -199,10 +200,11 @@ def test_just_grpo_scores_the_product_of_left_to_right_conditionals(wide):
             trajectory_of(wide, prompt, tuple(((i,), (t,)) for i, t in enumerate(a)), asked)
             for a in wanted
         ]
-        targets = JustGrpo().targets(wide, drawn, np.random.default_rng(0))
+        rollouts = [rollout_of(each) for each in drawn]
+        targets = JustGrpo().targets(wide, rollouts, np.random.default_rng(0))
         terms = wide.score([target.trajectory for target in targets])
     assert not bool(terms.selection.any())
-    owner = torch.tensor([target.owner for target in targets])[terms.owner]
+    owner = torch.tensor([rollouts.index(target.rollout) for target in targets])[terms.owner]
     found = torch.zeros(8, dtype=torch.float64).index_add(0, owner, terms.logprobs.double())
     assert found.tolist() == pytest.approx(list(wanted.values()), abs=1e-9)
     assert float(found.exp().sum()) == pytest.approx(1, abs=1e-9)
@@ -279,7 +281,11 @@ class TestAnAnswerThatEndsEarly:
     def test_a_ratio_over_more_steps_than_it_made_takes_those(self, ending):
         (drawn,) = sample_trajectories(ending, [CHAT], 64, BLOCKS, seed=3)
         targets = make_trajectory_targets(
-            drawn, 3, "uniform", np.random.default_rng(0), split=False
+            [rollout_of(each) for each in drawn],
+            3,
+            "uniform",
+            np.random.default_rng(0),
+            split=False,
         )
         for trajectory, target in zip(drawn, targets, strict=True):
             assert [step.weight for step in target.trajectory.transitions] == [1.0] * len(
