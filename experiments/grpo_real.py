@@ -199,7 +199,7 @@ def trl_trainer(recipe: Recipe, task: Any, folder: Path) -> Any:
     import trl
     from datasets import Dataset
 
-    from plumbline.tasks.prompt_source import Source
+    from plumbline.training.prompts import Source
 
     assert recipe.rl is not None
     assert recipe.model.name is not None
@@ -395,7 +395,7 @@ def measure_signal(source: str, prompts: int, copies: int, threads: int) -> str:
 
     from plumbline.policies import open_policy
     from plumbline.rollouts.collect import collect
-    from plumbline.tasks.prompt_source import Source
+    from plumbline.training.prompts import Source
     from plumbline.training.rl import weigh_rollouts
 
     recipe = load_recipe(RECIPE, [*ALONE, f"model.name={source}", f"model.threads={threads}"])

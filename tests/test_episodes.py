@@ -22,10 +22,10 @@ from plumbline.rollouts.collect import collect
 from plumbline.runs.evaluations import read_evaluation, write_evaluation
 from plumbline.runs.run import Run
 from plumbline.tasks import open_task
-from plumbline.tasks.prompt_source import Source
 from plumbline.tasks.task import Task, as_task, episode_of
 from plumbline.training.gradient_noise import group_independent_parts
 from plumbline.training.optimiser import Optimiser
+from plumbline.training.prompts import Source
 from plumbline.training.rl import train_rl, weigh_rollouts
 from plumbline.training.sft import demonstrate
 from plumbline.training.update import update_policy

@@ -18,8 +18,8 @@ from plumbline.recipe import SftSection, parse_recipe
 from plumbline.recipe.decision_rules import ChecksSection
 from plumbline.runs.run import Run
 from plumbline.storage import read_jsonl
-from plumbline.tasks.prompt_source import Source
 from plumbline.training.pipeline import run_recipe
+from plumbline.training.prompts import Source
 from plumbline.training.sft import train_sft
 from tests.diagnosis.test_checks import FAULTS, healthy, slow_noise
 from tests.toy import ToyTask

@@ -11,8 +11,8 @@ from plumbline.recipe import load_recipe, parse_recipe
 from plumbline.recipe.decision_rules import Condition
 from plumbline.reports.write import write_report
 from plumbline.runs.run import Run
-from plumbline.tasks.prompt_source import Source
 from plumbline.training.pipeline import run_recipe
+from plumbline.training.prompts import Source
 from plumbline.training.rl import train_rl
 from tests.diagnosis.planted import SCENARIOS, TASKS, planted
 from tests.toy import ToyTask

@@ -16,10 +16,10 @@ from plumbline.records import Sampling
 from plumbline.rollouts.collect import collect
 from plumbline.runs.run import Run
 from plumbline.seeds import generator
-from plumbline.tasks.prompt_source import Source
 from plumbline.training import checkpoints
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.pipeline import run_recipe
+from plumbline.training.prompts import Source
 from plumbline.training.rl import train_rl, weigh_rollouts
 from plumbline.training.stage import Stage
 from plumbline.training.update import update_policy

@@ -5,15 +5,14 @@ against sampled), so both call `collect`.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from plumbline.errors import DataError
-from plumbline.policies.policy import Sampler
+from plumbline.policies.policy import Engine, Policy, Sampler
 from plumbline.records import Example, Group, Key, Request, Rollout, Sampling, Trajectory
 from plumbline.rollouts.reward_workers import RewardWorkers, check_failures
-from plumbline.tasks.prompt_source import Source
 from plumbline.tasks.task import Task
 
 
@@ -58,16 +57,12 @@ class TaskPart:
     key: Key
 
 
-def task_parts(
-    source: Source, prompts: Mapping[str, Sequence[Example]], key: Key
-) -> list[TaskPart]:
-    """What is collected of each task for these prompts; of several tasks a key ends with the task's
-    name."""
-    return [
-        TaskPart(name, source.tasks[name], examples, (*key, *([name] if name else [])))
-        for name, examples in prompts.items()
-        if examples
-    ]
+def hand_over(policy: Policy, version: int, engine: Engine | None) -> None:
+    """Let the policy's present weights draw what follows as this version: its own sampler, and the
+    engine."""
+    policy.publish(version)
+    if engine is not None:
+        engine.take(policy, version)
 
 
 def check_judged(groups: Sequence[Group]) -> None:

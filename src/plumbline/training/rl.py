@@ -7,11 +7,10 @@ Groups without signal cost neither a forward nor a backward pass; the denominato
 the same.
 """
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -23,17 +22,23 @@ from plumbline.policies.memory import begin_peak, read_peak
 from plumbline.policies.policy import Engine, Helpers, Policy, Sampler
 from plumbline.recipe import Recipe, RlSection, TeacherSection
 from plumbline.records import Example, Group, Message
-from plumbline.rollouts.collect import check_judged, collect_parts, task_parts
+from plumbline.rollouts.collect import hand_over
 from plumbline.runs.lineage import RATES
 from plumbline.runs.run import Run
 from plumbline.seeds import generator
-from plumbline.tasks.prompt_source import Source
 from plumbline.tasks.task import gold_of
-from plumbline.training.async_rollouts import StepRollouts, open_rollouts
+from plumbline.training.async_rollouts import open_rollouts
 from plumbline.training.gradient_noise import smooth_ratio
 from plumbline.training.microbatches import Microbatches
 from plumbline.training.optimiser import Optimiser
-from plumbline.training.prompt_filter import choose_prompts
+from plumbline.training.prompts import (
+    STAGE,
+    Source,
+    StepRollouts,
+    choose_prompts,
+    collect_step,
+    resample,
+)
 from plumbline.training.stage import Stage, StepTimer
 from plumbline.training.update import StepReport, split_minibatches, update_policy
 
@@ -75,6 +80,15 @@ def step_metrics(
         "train/tis_gap": update.gap
         if section.off_policy_steps or section.tis is not None
         else None,
+    }
+
+
+def resample_metrics(drawn: Sequence[Group], tasks: Collection[str]) -> dict[str, float | None]:
+    """The metrics of all groups that were drawn for a step, those that were replaced, too."""
+    return {
+        "train/reward_drawn": _rewards(drawn, tasks)["train/reward"],
+        "train/frac_zero_std_drawn": _mean([not has_signal(group.rewards()) for group in drawn]),
+        "train/prompts_drawn": len(drawn),
     }
 
 
@@ -175,7 +189,6 @@ def _mean(values: Sequence[float]) -> float | None:
     return float(np.mean(values)) if values else None
 
 
-STAGE = "rl"
 Evaluator = Callable[[int], Mapping[str, float]]
 """Evaluates the policy after so many steps and returns metrics to log."""
 
@@ -221,13 +234,22 @@ def train_rl(
 
     prompts = choose_prompts(source, policy, engine, progress)
 
-    def draw(sampler: Sampler, step: int) -> tuple[list[Group], Mapping[str, float | None]]:
-        groups = _collect(sampler, prompts, recipe, step)
-        return (
-            _resample(sampler, prompts, recipe, step, groups) if section.resample else (groups, {})
-        )
+    def draw(sampler: Sampler, step: int) -> StepRollouts:
+        groups, figures = collect_step(sampler, prompts, recipe, step), dict[str, float | None]()
+        if section.resample:
+            groups, drawn = resample(sampler, prompts, recipe, step, groups)
+            figures |= resample_metrics(drawn, source.tasks)
+        return StepRollouts(groups, figures | (dict(engine.figures) if engine else {}))
 
-    with open_rollouts(policy, draw, section, progress, engine) as rollouts_of:
+    def draw_now(step: int) -> StepRollouts:
+        hand_over(policy, step, engine)
+        return draw(engine or policy, step)
+
+    with (
+        open_rollouts(policy, draw, section, progress, engine)
+        if section.off_policy_steps
+        else nullcontext(draw_now)
+    ) as rollouts_of:
         if section.beta > 0 or algorithm.uses_reference:
             # before the stage resumes: the weights that this stage began with
             policy.keep_reference()
@@ -342,84 +364,3 @@ def _evaluate_if_due(
     every = recipe.evaluation.every
     due = every > 0 and (done % every == 0 or last)
     return evaluate(done) if due and evaluate is not None else {}
-
-
-def _collect(sampler: Sampler, source: Source, recipe: Recipe, step: int) -> list[Group]:
-    """The judged groups of a step, task by task.
-
-    Raises:
-        TrainingStopped: too many answers to one of the tasks could not be judged.
-    """
-    assert recipe.rl is not None
-    prompts = source.draw(recipe.rl.prompts_per_step, step, STAGE, recipe.seed)
-    return _collect_judged(sampler, source, recipe, prompts, "sample", step)
-
-
-def _collect_judged(
-    sampler: Sampler,
-    source: Source,
-    recipe: Recipe,
-    prompts: Mapping[str, Sequence[Example]],
-    *words: str | int,
-) -> list[Group]:
-    """The judged groups of some prompts by task; the words are part of the keys of their
-    requests."""
-    assert recipe.rl is not None
-    parts = task_parts(source, prompts, (recipe.seed, STAGE, *words))
-    groups = collect_parts(sampler, parts, copies=recipe.rl.group_size, sampling=recipe.sampling)
-    check_judged(groups)
-    return groups
-
-
-def _resample(
-    sampler: Sampler, source: Source, recipe: Recipe, step: int, first: Sequence[Group]
-) -> tuple[list[Group], dict[str, float | None]]:
-    """Replace the groups of a step without a signal by groups of further prompts with one: dynamic
-    sampling.
-
-    Each of `rl.resample` rounds draws as many further prompts of each task as its groups still lack
-    a signal; those with a signal take the place of those without, in order (DAPO, Yu et al. 2025,
-    arXiv:2503.14476, section 3.2, which continues until the batch is full). What is left after the
-    last round stays. Which prompts is a function of seed and step.
-
-    The bias: prompts with a spread are over-represented, those that the policy always or never
-    solves are left out, so the step's gradient and `train/reward` are of that selection and not of
-    the task's prompts. `train/reward_drawn` is of all that was drawn. A step draws until it has a
-    signal, so a mean of it over steps is right where steps are weighted by `train/prompts_drawn`
-    (Wald's identity).
-
-    Args:
-        sampler: draws.
-        source: of the prompts.
-        recipe: that is in force.
-        step: which.
-        first: its first draw.
-
-    Returns:
-        The groups to train on, as many of each task as before, and figures of all that was drawn.
-    """
-    assert recipe.rl is not None
-    further = source.draw_further(recipe.rl.prompts_per_step, step, STAGE, recipe.seed)
-    groups, drawn = list(first), list(first)
-    for attempt in range(recipe.rl.resample):
-        if not (
-            silent := [
-                index for index, group in enumerate(groups) if not has_signal(group.rewards())
-            ]
-        ):
-            break
-        counts = Counter(groups[index].task for index in silent)
-        prompts = {task: list(islice(further[task], count)) for task, count in counts.items()}
-        more = _collect_judged(sampler, source, recipe, prompts, "resample", step, attempt)
-        drawn += more
-        better = [group for group in more if has_signal(group.rewards())]
-        for index in silent:
-            place = next(
-                (at for at, group in enumerate(better) if group.task == groups[index].task), None
-            )
-            groups[index] = groups[index] if place is None else better.pop(place)
-    return groups, {
-        "train/reward_drawn": _rewards(drawn, source.tasks)["train/reward"],
-        "train/frac_zero_std_drawn": _mean([not has_signal(group.rewards()) for group in drawn]),
-        "train/prompts_drawn": len(drawn),
-    }
