@@ -17,7 +17,7 @@ from plumbline.policies.flow.options import FlowSampling
 from plumbline.policies.masked.options import MaskedSampling
 from plumbline.policies.slots.options import SlotSampling
 from plumbline.recipe import SftSection
-from plumbline.records import Group, Outcome, Rollout, Sampling, Score
+from plumbline.records import Group, Outcome, Rollout, Sampling, Score, Verdict
 from plumbline.rollouts.collect import collect
 from plumbline.runs.evaluations import read_evaluation, write_evaluation
 from plumbline.runs.run import Run
@@ -219,7 +219,7 @@ def test_a_prompt_that_does_not_fit_ends_its_episode_and_no_other():
     ]
     cut = groups[1].rollouts[1]
     assert len(cut.turns) == 1
-    assert cut.failure is None
+    assert cut.verdict.failure is None
     assert cut.reward == task.judge(groups[1].example, "b" * 50)[1].total, "what it came to so far"
 
 
@@ -231,7 +231,7 @@ def test_a_verifier_that_breaks_in_a_later_turn_fails_that_rollout():
             return super().judge(example, completion)
 
     groups = answered(Breaks({"size": 2}), Engine(TEXTS))
-    failed = [[one.failure is not None for one in group.rollouts] for group in groups]
+    failed = [[one.verdict.failure is not None for one in group.rollouts] for group in groups]
     assert failed == [[True, False], [False, False]]
     assert np.isnan(groups[0].rollouts[0].reward)
 
@@ -244,7 +244,7 @@ def rollout(lengths, reward):
             one.transitions[0], tokens=np.arange(length), logprobs=np.zeros(length, np.float32)
         )
         turns.append(replace(one, transitions=(step,), prompt=np.array([1, number])))
-    return Rollout(turns=tuple(turns), outcome=Outcome(), score=Score(total=reward))
+    return Rollout(turns=tuple(turns), verdict=Verdict(Outcome(), Score(total=reward)))
 
 
 @pytest.mark.parametrize(

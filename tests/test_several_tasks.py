@@ -21,6 +21,7 @@ from plumbline.records import (
     Score,
     Trajectory,
     Transition,
+    Verdict,
 )
 from plumbline.reports.run_comparison import sweep_table
 from plumbline.reports.verdict import run_verdict
@@ -489,7 +490,7 @@ def group(task: str, parts: dict[str, float], copies: int = 2) -> Group:
         finish="stop",
     )
     score = Score(total=float(np.mean(list(parts.values()))), parts=parts)
-    rollout = Rollout(turns=(trajectory,), outcome=Outcome(), score=score)
+    rollout = Rollout(turns=(trajectory,), verdict=Verdict(Outcome(), score))
     return Group(example=Example(id="x", messages=[]), rollouts=(rollout,) * copies, task=task)
 
 

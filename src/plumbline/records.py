@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -345,10 +345,17 @@ class Failure:
         return f"{self.cause}: {self.detail}"
 
 
+class Verdict(NamedTuple):
+    """What became of an answer: an outcome and a score, or a failure with its cause."""
+
+    outcome: Outcome
+    score: Score | None = None
+    failure: Failure | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rollout:
-    """An episode and what became of it: its turns, an outcome and a score, or a failure with its
-    cause.
+    """An episode and what became of it.
 
     The log-probability of an episode is the sum over its turns, because each prompt is given by the
     turns before it.
@@ -356,9 +363,7 @@ class Rollout:
 
     turns: tuple[Trajectory, ...]
     """Each with its own prompt; one where the task asks once."""
-    outcome: Outcome
-    score: Score | None = None
-    failure: Failure | None = None
+    verdict: Verdict
     asked: tuple[str, ...] = ()
     """What the task said before each turn but the first."""
     cut: bool = False
@@ -394,7 +399,7 @@ class Rollout:
     def reward(self) -> float:
         """The score's total; NaN for a rollout that could not be judged, which earns and loses
         nothing."""
-        return self.score.total if self.score is not None else math.nan
+        return self.verdict.score.total if self.verdict.score is not None else math.nan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -5,7 +5,7 @@ from math import isnan
 import torch
 
 from plumbline.algorithms.objective import Batch
-from plumbline.records import Example, Group, Outcome, Rollout, Score, Terms
+from plumbline.records import Example, Group, Outcome, Rollout, Score, Terms, Verdict
 
 
 def batch_of(new, old, advantage, weight, *, term_weight=None, sampled=None, **compared):
@@ -23,7 +23,7 @@ def batch_of(new, old, advantage, weight, *, term_weight=None, sampled=None, **c
 
 
 def rollout_of(*turns, advantage=0.0, weight=0.0):
-    return Rollout(turns=turns, outcome=Outcome(), advantage=advantage, weight=weight)
+    return Rollout(turns=turns, verdict=Verdict(Outcome()), advantage=advantage, weight=weight)
 
 
 def group_of(*rollouts):
@@ -33,7 +33,7 @@ def group_of(*rollouts):
 def judged(rewards):
     """A group with these rewards (NaN: not judged)."""
     scores = (None if isnan(reward) else Score(total=float(reward)) for reward in rewards)
-    return group_of(*(Rollout(turns=(), outcome=Outcome(), score=score) for score in scores))
+    return group_of(*(Rollout(turns=(), verdict=Verdict(Outcome(), score)) for score in scores))
 
 
 def rollouts_of(groups):

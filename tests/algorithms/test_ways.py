@@ -17,7 +17,7 @@ from plumbline.errors import DataError, RecipeError
 from plumbline.policies import open_policy
 from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.recipe import ModelSection, TeacherSection, TinySection, parse_recipe
-from plumbline.records import Example, Group, Outcome, Rollout, Sampling, Score
+from plumbline.records import Example, Group, Outcome, Rollout, Sampling, Score, Verdict
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.rl import teacher_chat, weigh_rollouts
 from plumbline.training.stage import Stage
@@ -70,7 +70,7 @@ def group_of(rewards, texts=None, trajectories=None):
         turns = (
             (turn,) if turn is not None else (type("Turn", (), {"text": text, "num_tokens": 3})(),)
         )
-        rollouts.append(Rollout(turns=turns, outcome=Outcome(how="strict"), score=score))
+        rollouts.append(Rollout(turns=turns, verdict=Verdict(Outcome(how="strict"), score)))
     return Group(example=example, rollouts=tuple(rollouts))
 
 

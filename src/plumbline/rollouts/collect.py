@@ -74,7 +74,8 @@ def check_judged(groups: Sequence[Group]) -> None:
     for task in dict.fromkeys(group.task for group in groups):
         rollouts = [rollout for group in groups if group.task == task for rollout in group.rollouts]
         check_failures(
-            [str(one.failure) for one in rollouts if one.failure is not None], len(rollouts)
+            [str(one.verdict.failure) for one in rollouts if one.verdict.failure is not None],
+            len(rollouts),
         )
 
 
@@ -161,19 +162,15 @@ def _groups(
     part: TaskPart, workers: RewardWorkers, attempts: Sequence[_Attempt], copies: int
 ) -> Iterator[Group]:
     """One group an example, once all is judged."""
-    rollouts = []
-    for attempt in attempts:
-        outcome, score, failure = workers.result(attempt.prompt, attempt.copy)
-        rollouts.append(
-            Rollout(
-                turns=tuple(attempt.turns),
-                outcome=outcome,
-                score=score,
-                failure=failure,
-                asked=tuple(attempt.asked),
-                cut=attempt.cut,
-            )
+    rollouts = [
+        Rollout(
+            turns=tuple(attempt.turns),
+            verdict=workers.result(attempt.prompt, attempt.copy),
+            asked=tuple(attempt.asked),
+            cut=attempt.cut,
         )
+        for attempt in attempts
+    ]
     for prompt, example in enumerate(part.examples):
         group = tuple(rollouts[prompt * copies : (prompt + 1) * copies])
         yield Group(example=example, rollouts=group, task=part.name)

@@ -61,8 +61,10 @@ def step_metrics(
         "train/turns": _mean([len(rollout.turns) for rollout in rollouts]),
         "train/frac_cut": _mean([rollout.cut for rollout in rollouts]),
         "train/frac_truncated": _mean([rollout.truncated for rollout in rollouts]),
-        "train/frac_strict": _mean([rollout.outcome.how == "strict" for rollout in rollouts]),
-        "train/frac_failed": _mean([rollout.failure is not None for rollout in rollouts]),
+        "train/frac_strict": _mean(
+            [rollout.verdict.outcome.how == "strict" for rollout in rollouts]
+        ),
+        "train/frac_failed": _mean([rollout.verdict.failure is not None for rollout in rollouts]),
         "train/entropy": float(-logprobs.mean(dtype=np.float64)),
         "train/loss": update.loss,
         "train/grad_norm": update.grad_norm,
@@ -139,17 +141,18 @@ def sample_rows(groups: Sequence[Group], step: int) -> list[dict[str, Any]]:
                 if rollout.asked
                 else {}
             ),
-            "reward": rollout.score.total if rollout.score else None,
-            "parts": dict(rollout.score.parts) if rollout.score else {},
-            "readings": dict(rollout.score.readings) if rollout.score else {},
-            "how": rollout.outcome.how,
+            "reward": score.total if score else None,
+            "parts": dict(score.parts) if score else {},
+            "readings": dict(score.readings) if score else {},
+            "how": outcome.how,
             "advantage": rollout.advantage,
             "tokens": rollout.num_tokens,
             "finish": rollout.turns[-1].finish,
-            "failure": rollout.failure.cause if rollout.failure else "",
+            "failure": failure.cause if failure else "",
         }
         for group in groups
         for rollout in group.rollouts
+        for outcome, score, failure in [rollout.verdict]
     ]
 
 
@@ -163,7 +166,7 @@ def _rewards(groups: Sequence[Group], tasks: Collection[str]) -> dict[str, float
     values: dict[str, float | None] = {}
     for task in tasks:
         rollouts = [rollout for group in groups if group.task == task for rollout in group.rollouts]
-        judged = [rollout.score for rollout in rollouts if rollout.score is not None]
+        judged = [score for rollout in rollouts if (score := rollout.verdict.score) is not None]
         inside = f"/{task}" if task else ""
         values[f"train/reward{inside}"] = _mean([score.total for score in judged])
         for name in judged[0].parts if judged else ():
