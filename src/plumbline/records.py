@@ -10,7 +10,6 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypedDict
 
 import numpy as np
@@ -251,7 +250,6 @@ class Terms:
     owner: "Tensor"  # [N], int64, index into the scored trajectories
     transition: "Tensor"  # [N], int64, index of the transition among all scored ones
     weight: "Tensor"  # [N], float32, the transition's weight: 1 unless only some are scored
-    selection: "Tensor"  # [N], bool: the term is a choice of positions, not a token
     divergence: "Tensor | None" = None
     """KL of each scored transition from these weights to the reference, in closed form, where it
     was asked for."""
@@ -275,9 +273,6 @@ class Terms:
         counts = torch.tensor(
             [len(each.tokens) + (each.selection is not None) for _, each in steps]
         )
-        choices = [
-            [False] * len(each.tokens) + [True] * (each.selection is not None) for _, each in steps
-        ]
 
         def of_terms(values: list[float]) -> "Tensor":
             return torch.tensor(values).repeat_interleave(counts).to(logprobs.device)
@@ -290,9 +285,6 @@ class Terms:
             owner=of_terms([index for index, _ in steps]),
             transition=of_terms(list(range(len(steps)))),
             weight=of_terms([float(each.weight) for _, each in steps]),
-            selection=torch.tensor(
-                [*chain.from_iterable(choices)], dtype=torch.bool, device=logprobs.device
-            ),
             divergence=divergence,
         )
 

@@ -17,7 +17,6 @@ def batch_of(new, old, advantage, weight, *, term_weight=None, sampled=None, **c
         owner=each,
         transition=each,
         weight=torch.ones_like(weight) if term_weight is None else term_weight,
-        selection=torch.zeros(len(new), dtype=torch.bool),
     )
     return Batch([], terms, old, advantage, weight, **compared)
 

@@ -19,13 +19,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, cycle, islice
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.algorithms.algorithm import TOLERANCE, has_signal
 from plumbline.errors import DataError
+from plumbline.policies.forks import processor_seconds
 from plumbline.policies.policy import Engine, Policy, Sampler
 from plumbline.recipe import Recipe
 from plumbline.records import Example, Group
@@ -34,7 +35,9 @@ from plumbline.runs.record import DIFFICULTY
 from plumbline.seeds import generator
 from plumbline.storage import JsonLines
 from plumbline.tasks.task import Task
-from plumbline.training.stage import Stage, StepTimer
+
+if TYPE_CHECKING:
+    from plumbline.training.stage import Stage
 
 STAGE = "rl"
 GOLDEN = (5**0.5 - 1) / 2
@@ -162,7 +165,7 @@ it."""
 
 
 def choose_prompts(
-    source: Source, policy: Policy, engine: Engine | None, progress: Stage
+    source: Source, policy: Policy, engine: Engine | None, progress: "Stage"
 ) -> Source:
     """The source of the stage's steps: the prompts that `rl.filter` keeps, as `rl.order` says.
 
@@ -216,7 +219,7 @@ def _measure_prompts(
     asked: Sequence[tuple[str, int]],
     policy: Policy,
     engine: Engine | None,
-    stage: Stage,
+    stage: "Stage",
     samples: int,
 ) -> list[dict[str, Any]]:
     """The row of each prompt (its task and place), in their order; only those that have none yet
@@ -233,14 +236,13 @@ def _measure_prompts(
         hand_over(policy, 0, engine)
     while len(rows) < len(asked):
         run.working(what, len(rows), len(asked))
-        timer, prompts = StepTimer(), dict[str, list[Example]]()
+        began, prompts = processor_seconds(), dict[str, list[Example]]()
         for name, index in asked[len(rows) : len(rows) + AT_ONCE]:
             prompts.setdefault(name, []).append(source.examples[name][index])
         groups = _collect_prompts(
             engine or policy, source, run.recipe, prompts, "filter", copies=samples
         )
-        timer.lap("filter")
-        spent = timer.seconds["cpu/filter"] / len(groups)
+        spent = (processor_seconds() - began) / len(groups)
         for group in groups:
             judged = [reward for reward in group.rewards() if not np.isnan(reward)]
             mean, spread = (
@@ -264,7 +266,7 @@ def _measure_prompts(
 
 
 def _report_kept(
-    progress: Stage, task: str, means: Sequence[float], measured: int, kept: int
+    progress: "Stage", task: str, means: Sequence[float], measured: int, kept: int
 ) -> None:
     """Say once how many of a task's prompts are kept.
 

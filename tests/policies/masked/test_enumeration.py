@@ -13,7 +13,7 @@ from plumbline.api import sample_trajectories
 from plumbline.policies import plackett_luce
 from plumbline.policies.masked.options import MaskedSampling
 from tests.algorithms.batches import rollout_of
-from tests.policies.families import assert_both_laws_hold
+from tests.policies.families import assert_both_laws_hold, selections
 from tests.policies.masked.conftest import opened
 from tests.policies.masked.oracle import token_logprobs, trajectory_of, ways
 
@@ -161,9 +161,8 @@ def test_the_gradient_of_the_tokens_alone_is_not_that_of_the_native_sampler(wide
     """Negative control of the test above: without the choice of places a baseline changes the
     gradient."""
     asked, prompt = make_sampling("low_confidence"), wide.chat.prompt(CHAT)
-    terms = wide.score(
-        [trajectory_of(wide, prompt, key, asked) for key, _, _ in ways(wide, prompt, asked)]
-    )
+    found = [trajectory_of(wide, prompt, key, asked) for key, _, _ in ways(wide, prompt, asked)]
+    terms = wide.score(found)
     chance = totals(terms).detach().exp()
     weights = list(wide.trainable().values())
 
@@ -174,7 +173,7 @@ def test_the_gradient_of_the_tokens_alone_is_not_that_of_the_native_sampler(wide
         return max(float(gradient.abs().max()) for gradient in gradients)
 
     assert of_a_baseline(terms.logprobs) < GRADIENT
-    tokens = terms.logprobs * ~terms.selection
+    tokens = terms.logprobs * ~selections(found)
     assert of_a_baseline(tokens) > 1e-3
     assert totals(replace(terms, logprobs=tokens)).exp().sum() > 1.2, (
         "what token-only methods call the probability"
@@ -203,7 +202,7 @@ def test_just_grpo_scores_the_product_of_left_to_right_conditionals(wide):
         rollouts = [rollout_of(each) for each in drawn]
         targets = JustGrpo().targets(wide, rollouts, np.random.default_rng(0))
         terms = wide.score([target.trajectory for target in targets])
-    assert not bool(terms.selection.any())
+    assert not bool(selections(drawn).any())
     owner = torch.tensor([rollouts.index(target.rollout) for target in targets])[terms.owner]
     found = torch.zeros(8, dtype=torch.float64).index_add(0, owner, terms.logprobs.double())
     assert found.tolist() == pytest.approx(list(wanted.values()), abs=1e-9)
