@@ -33,7 +33,8 @@ from plumbline.rollouts.collect import collect
 from plumbline.tasks.task import Task
 from plumbline.training.microbatches import Microbatches
 from plumbline.training.optimiser import Optimiser
-from plumbline.training.update import update_policy, weigh_rollouts
+from plumbline.training.rl import weigh_rollouts
+from plumbline.training.update import update_policy
 
 CPU_POINTS = [(64, 64, 8, 4096), (256, 64, 8, 4096), (512, 64, 8, 32768)]
 GPU_POINTS = [(512, 256, 16, 151_936), (128, 512, 8, 151_936)]
@@ -120,8 +121,8 @@ def stepping(policy, chats, sampling, copies):
             policy, AnyText(), examples, copies=copies, sampling=sampling, key=(count[0],)
         )
         drawn = time.perf_counter()
-        weighted_rollouts = weigh_rollouts(groups, recipe.rl, np.random.default_rng(0))
-        update_policy(policy, optimiser, weighted_rollouts, recipe, count[0], microbatches)
+        groups = weigh_rollouts(groups, recipe.rl.algorithm)
+        update_policy(policy, optimiser, groups, recipe, count[0], microbatches)
         return drawn - began, time.perf_counter() - drawn
 
     return step

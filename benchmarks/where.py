@@ -43,7 +43,8 @@ from plumbline.rollouts.collect import collect
 from plumbline.training import sft
 from plumbline.training.microbatches import Microbatches
 from plumbline.training.optimiser import Optimiser
-from plumbline.training.update import update_policy, weigh_rollouts
+from plumbline.training.rl import weigh_rollouts
+from plumbline.training.update import update_policy
 from real import chats, machine
 from rl_step import RATE, AnyText
 
@@ -156,10 +157,8 @@ class Work:
         )
 
     def update(self) -> None:
-        weighted_rollouts = weigh_rollouts(self.groups, self.recipe.rl, np.random.default_rng(0))
-        update_policy(
-            self.policy, self.optimiser, weighted_rollouts, self.recipe, 1, self.microbatches
-        )
+        groups = weigh_rollouts(self.groups, self.recipe.rl.algorithm)
+        update_policy(self.policy, self.optimiser, groups, self.recipe, 1, self.microbatches)
 
     def rounds(self, count: int) -> dict[str, dict[str, float]]:
         """Median seconds of each step, of the wall and of the processors, and the process's

@@ -200,7 +200,7 @@ def trl_trainer(recipe: Recipe, task: Any, folder: Path) -> Any:
     import trl
     from datasets import Dataset
 
-    from plumbline.tasks.prompt_source import Source
+    from plumbline.training.prompts import Source
 
     assert recipe.rl is not None
     assert recipe.model.name is not None
@@ -396,8 +396,8 @@ def measure_signal(source: str, prompts: int, copies: int, threads: int) -> str:
 
     from plumbline.policies import open_policy
     from plumbline.rollouts.collect import collect
-    from plumbline.tasks.prompt_source import Source
-    from plumbline.training.update import weigh_rollouts
+    from plumbline.training.prompts import Source
+    from plumbline.training.rl import weigh_rollouts
 
     recipe = load_recipe(RECIPE, [*ALONE, f"model.name={source}", f"model.threads={threads}"])
     assert recipe.rl is not None
@@ -427,21 +427,17 @@ def measure_signal(source: str, prompts: int, copies: int, threads: int) -> str:
         f"{np.mean([np.nanstd(group.rewards()) for group in groups]):.3f}, entropy {entropy:.3f} "
         "nats a token\n"
     )
-    gradients = group_gradients(
-        policy, weigh_rollouts(groups, recipe.rl, np.random.default_rng(0)), copies
-    )
+    gradients = group_gradients(policy, weigh_rollouts(groups, recipe.rl.algorithm))
     return f"{text}\n{halves(gradients @ gradients.T, copies)}\n"
 
 
-def group_gradients(policy: Any, weighted_rollouts: list[Any], copies: int) -> Any:
+def group_gradients(policy: Any, groups: list[Any]) -> Any:
     """The gradient of each group [groups, elements watched]."""
-    from plumbline.training.update import GradientParts
+    from plumbline.training.gradient_noise import GradientParts
 
     watched = GradientParts(policy.trainable())
-    for number in range(len(weighted_rollouts) // copies):
-        part = [
-            c for c in weighted_rollouts[number * copies : (number + 1) * copies] if not c.is_idle
-        ]
+    for number, group in enumerate(groups):
+        part = [c for c in group.rollouts if c.advantage and c.weight]
         if part:
             terms = policy.score([turn for c in part for turn in c.turns])
             lengths = [sum(len(turn.logprobs) for turn in c.turns) for c in part]

@@ -340,7 +340,8 @@ def measure_signal(name: str, model: str | None, sizes: list[int]) -> str:
     from plumbline.rollouts.collect import collect
     from plumbline.training.microbatches import Microbatches
     from plumbline.training.optimiser import Optimiser
-    from plumbline.training.update import update_policy, weigh_rollouts
+    from plumbline.training.rl import weigh_rollouts
+    from plumbline.training.update import update_policy
 
     recipe = load_recipe(name, [] if NATIVE else ["model.dtype=float32"])
     assert recipe.rl is not None
@@ -366,14 +367,8 @@ def measure_signal(name: str, model: str | None, sizes: list[int]) -> str:
     for size in sizes:
         found, began = [], time.perf_counter()
         for start in range(0, len(groups), size // group):
-            weighted_rollouts = weigh_rollouts(
-                groups[start : start + size // group], recipe.rl, np.random.default_rng(0)
-            )
-            found.append(
-                update_policy(
-                    policy, optimiser, weighted_rollouts, recipe, 0, microbatches
-                ).gradient
-            )
+            part = weigh_rollouts(groups[start : start + size // group], recipe.rl.algorithm)
+            found.append(update_policy(policy, optimiser, part, recipe, 0, microbatches).gradient)
         signal, noise = np.mean(
             [[each.signal, each.noise] for each in found if each is not None], axis=0
         )

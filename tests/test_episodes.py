@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from plumbline.algorithms.grpo import Grpo
 from plumbline.api import check_episodes
 from plumbline.errors import DataError, RecipeError
 from plumbline.evaluation.evaluate import Conditions, evaluate_policy
@@ -15,18 +16,20 @@ from plumbline.evaluation.replays import replay_episodes
 from plumbline.policies.flow.options import FlowSampling
 from plumbline.policies.masked.options import MaskedSampling
 from plumbline.policies.slots.options import SlotSampling
-from plumbline.recipe import RlSection, SftSection
-from plumbline.records import Group, Outcome, Rollout, Sampling, Score
+from plumbline.recipe import SftSection
+from plumbline.records import Group, Outcome, Rollout, Sampling, Score, Verdict
 from plumbline.rollouts.collect import collect
 from plumbline.runs.evaluations import read_evaluation, write_evaluation
 from plumbline.runs.run import Run
 from plumbline.tasks import open_task
-from plumbline.tasks.prompt_source import Source
 from plumbline.tasks.task import Task, as_task, episode_of
+from plumbline.training.gradient_noise import group_independent_parts
 from plumbline.training.optimiser import Optimiser
-from plumbline.training.rl import train_rl
+from plumbline.training.prompts import Source
+from plumbline.training.rl import train_rl, weigh_rollouts
 from plumbline.training.sft import demonstrate
-from plumbline.training.update import group_independent_parts, update_policy, weigh_rollouts
+from plumbline.training.update import update_policy
+from tests.algorithms.batches import rollouts_of
 from tests.evaluation.shown_toy import ShownToy
 from tests.policies import families
 from tests.policies.conftest import family_folders, masked_folder  # noqa: F401 - fixtures
@@ -216,7 +219,7 @@ def test_a_prompt_that_does_not_fit_ends_its_episode_and_no_other():
     ]
     cut = groups[1].rollouts[1]
     assert len(cut.turns) == 1
-    assert cut.failure is None
+    assert cut.verdict.failure is None
     assert cut.reward == task.judge(groups[1].example, "b" * 50)[1].total, "what it came to so far"
 
 
@@ -228,7 +231,7 @@ def test_a_verifier_that_breaks_in_a_later_turn_fails_that_rollout():
             return super().judge(example, completion)
 
     groups = answered(Breaks({"size": 2}), Engine(TEXTS))
-    failed = [[one.failure is not None for one in group.rollouts] for group in groups]
+    failed = [[one.verdict.failure is not None for one in group.rollouts] for group in groups]
     assert failed == [[True, False], [False, False]]
     assert np.isnan(groups[0].rollouts[0].reward)
 
@@ -241,7 +244,7 @@ def rollout(lengths, reward):
             one.transitions[0], tokens=np.arange(length), logprobs=np.zeros(length, np.float32)
         )
         turns.append(replace(one, transitions=(step,), prompt=np.array([1, number])))
-    return Rollout(turns=tuple(turns), outcome=Outcome(), score=Score(total=reward))
+    return Rollout(turns=tuple(turns), verdict=Verdict(Outcome(), Score(total=reward)))
 
 
 @pytest.mark.parametrize(
@@ -256,11 +259,10 @@ def test_denominators_count_the_tokens_of_all_turns(normaliser, expected):
     """Two rollouts with 2 + 3 tokens and 1, of at most 4 in each of three turns."""
     example = ToyTask({}).examples("train")[0]
     group = Group(example=example, rollouts=(rollout([2, 3], 1.0), rollout([1], 0.0)))
-    section = RlSection(steps=1, algorithm={"name": "grpo", "normaliser": normaliser})
-    weighted_rollouts = weigh_rollouts([group], section, np.random.default_rng(0), turns=3)
-    np.testing.assert_allclose([c.weight for c in weighted_rollouts], expected)
-    assert [len(c.turns) for c in weighted_rollouts] == [2, 1]
-    assert {c.prompt for c in weighted_rollouts} == {np.array([1, 0]).tobytes()}, (
+    rollouts = rollouts_of(weigh_rollouts([group], Grpo(normaliser=normaliser), turns=3))
+    np.testing.assert_allclose([each.weight for each in rollouts], expected)
+    assert [len(each.turns) for each in rollouts] == [2, 1]
+    assert {each.prompt for each in rollouts} == {np.array([1, 0]).tobytes()}, (
         "one group, whatever later turns ask"
     )
 
@@ -274,8 +276,9 @@ def test_an_advantage_goes_to_every_turn_and_groups_stay_whole(family, folders, 
     groups = collect(
         policy, task, task.examples("train"), copies=4, sampling=LONGER[family], key=(0,)
     )
-    weighted_rollouts = weigh_rollouts(groups, recipe.rl, np.random.default_rng(0), turns=2)
-    assert {len(c.turns) for c in weighted_rollouts if not c.is_idle} >= {2}
+    groups = weigh_rollouts(groups, recipe.rl.algorithm, turns=2)
+    rollouts = rollouts_of(groups)
+    assert {len(each.turns) for each in rollouts if each.advantage} >= {2}
     gradients = []
     optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, 1)
     optimiser.step = lambda step: (
@@ -286,18 +289,18 @@ def test_an_advantage_goes_to_every_turn_and_groups_stay_whole(family, folders, 
         "plumbline.training.update.group_independent_parts",
         lambda of: parts.extend(of) or group_independent_parts(of),
     )
-    update = update_policy(policy, optimiser, weighted_rollouts, recipe, 0)
+    update = update_policy(policy, optimiser, groups, recipe, 0)
     assert update.gap < 2e-5
     assert len(parts) > 1
     assert {prompt for part in parts for prompt in part} <= {
-        c.turns[0].prompt.tobytes() for c in weighted_rollouts
+        each.turns[0].prompt.tobytes() for each in rollouts
     }
 
     plain = opened(family, folders, scoring="rows")
-    scored = plain.score([turn for c in weighted_rollouts for turn in c.turns])
-    counts = [sum(len(turn.logprobs) for turn in c.turns) for c in weighted_rollouts]
+    scored = plain.score([turn for each in rollouts for turn in each.turns])
+    counts = [sum(len(turn.logprobs) for turn in each.turns) for each in rollouts]
     given = torch.tensor(
-        np.repeat([c.advantage for c in weighted_rollouts], counts), dtype=torch.float32
+        np.repeat([each.advantage for each in rollouts], counts), dtype=torch.float32
     )
     (-scored.logprobs * given).sum().div(12 * 4 * 2).backward()
     for name, weight in plain.trainable().items():

@@ -72,10 +72,8 @@ def test_judging_goes_on_while_the_model_samples():
     assert engine.overlapped
     for group in groups:
         for rollout, text in zip(group.rollouts, texts[group.example.id], strict=True):
-            outcome, score, failure = judge(task, group.example, text)
-            assert (rollout.text, rollout.outcome, rollout.score) == (text, outcome, score)
-            assert (rollout.failure is None) == (failure is None)
-    assert groups[1].rollouts[1].failure.cause == "RuntimeError"
+            assert (rollout.text, rollout.verdict) == (text, judge(task, group.example, text))
+    assert groups[1].rollouts[1].verdict.failure.cause == "RuntimeError"
     assert all(name.startswith("judge-") for _, name in task.calls[:9])
 
 

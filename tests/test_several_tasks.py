@@ -21,6 +21,7 @@ from plumbline.records import (
     Score,
     Trajectory,
     Transition,
+    Verdict,
 )
 from plumbline.reports.run_comparison import sweep_table
 from plumbline.reports.verdict import run_verdict
@@ -30,9 +31,10 @@ from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.metadata import ModelMetadata
 from plumbline.runs.run import Run
 from plumbline.tasks import open_task
-from plumbline.tasks.prompt_source import Source, task_shares
+from plumbline.tasks.task_data import task_shares
 from plumbline.training.pipeline import run_recipe
-from plumbline.training.rl import _collect, _rewards
+from plumbline.training.prompts import Source, collect_step
+from plumbline.training.rl import _rewards
 from plumbline.training.stage import Stage
 from plumbline.training.sweep import run_sweep
 from tests.reports.building import RL, SFT, evaluation
@@ -480,7 +482,7 @@ def group(task: str, parts: dict[str, float], copies: int = 2) -> Group:
         finish="stop",
     )
     score = Score(total=float(np.mean(list(parts.values()))), parts=parts)
-    rollout = Rollout(turns=(trajectory,), outcome=Outcome(), score=score)
+    rollout = Rollout(turns=(trajectory,), verdict=Verdict(Outcome(), score))
     return Group(example=Example(id="x", messages=[]), rollouts=(rollout,) * copies, task=task)
 
 
@@ -506,7 +508,7 @@ def test_tasks_are_drawn_in_one_call_and_each_as_if_it_were_alone(tiny_policy, m
     monkeypatch.setattr(
         tiny_policy, "sample", lambda requests: (calls.append(len(requests)), draw(requests))[1]
     )
-    together = first, second = _collect(tiny_policy, made, recipe, 0)
+    together = first, second = collect_step(tiny_policy, made, recipe, 0)
     assert ((first.task, second.task), first.example.id) == (("a", "b"), second.example.id)
     assert any(
         one.text != other.text for one, other in zip(first.rollouts, second.rollouts, strict=True)

@@ -10,12 +10,15 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Self, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.errors import RecipeError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Finish = Literal["stop", "length"]
 """Why a trajectory ended: the model said so, or the limit cut it off."""
@@ -230,6 +233,62 @@ class Trajectory:
         return self.finish == "length"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Terms:
+    """The log-probabilities of recorded choices under some weights, flat, and whose they are.
+
+    The order is that of `Trajectory.logprobs`: trajectory by trajectory, transition by transition,
+    its tokens and then the choice of its positions where one was made.
+
+    Example: two trajectories of one transition with 2 and 1 tokens give logprobs [3], owner [0, 0,
+        1] and
+    transition [0, 0, 1].
+    """
+
+    logprobs: "Tensor"  # [N], float32, differentiable unless scored without gradient
+    recorded: "Tensor"  # [N], float32, what the sampler wrote down
+    owner: "Tensor"  # [N], int64, index into the scored trajectories
+    transition: "Tensor"  # [N], int64, index of the transition among all scored ones
+    weight: "Tensor"  # [N], float32, the transition's weight: 1 unless only some are scored
+    divergence: "Tensor | None" = None
+    """KL of each scored transition from these weights to the reference, in closed form, where it
+    was asked for."""
+
+    @classmethod
+    def of(
+        cls,
+        trajectories: Sequence[Trajectory],
+        logprobs: "Tensor",
+        divergence: "Tensor | None" = None,
+    ) -> "Terms":
+        """Lay out log-probabilities [N], given in the order above, with everything that the records
+        say about them."""
+        import torch
+
+        steps = [
+            (index, each)
+            for index, trajectory in enumerate(trajectories)
+            for each in trajectory.transitions
+        ]
+        counts = torch.tensor(
+            [len(each.tokens) + (each.selection is not None) for _, each in steps]
+        )
+
+        def of_terms(values: list[float]) -> "Tensor":
+            return torch.tensor(values).repeat_interleave(counts).to(logprobs.device)
+
+        return cls(
+            logprobs=logprobs,
+            recorded=torch.from_numpy(np.concatenate([one.logprobs for one in trajectories])).to(
+                logprobs.device
+            ),
+            owner=of_terms([index for index, _ in steps]),
+            transition=of_terms(list(range(len(steps)))),
+            weight=of_terms([float(each.weight) for _, each in steps]),
+            divergence=divergence,
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """Facts that the world reports about a completion (how it parsed, what a server received); no
@@ -278,10 +337,17 @@ class Failure:
         return f"{self.cause}: {self.detail}"
 
 
+class Verdict(NamedTuple):
+    """What became of an answer: an outcome and a score, or a failure with its cause."""
+
+    outcome: Outcome
+    score: Score | None = None
+    failure: Failure | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rollout:
-    """An episode and what became of it: its turns, an outcome and a score, or a failure with its
-    cause.
+    """An episode and what became of it.
 
     The log-probability of an episode is the sum over its turns, because each prompt is given by the
     turns before it.
@@ -289,13 +355,22 @@ class Rollout:
 
     turns: tuple[Trajectory, ...]
     """Each with its own prompt; one where the task asks once."""
-    outcome: Outcome
-    score: Score | None = None
-    failure: Failure | None = None
+    verdict: Verdict
     asked: tuple[str, ...] = ()
     """What the task said before each turn but the first."""
     cut: bool = False
     """Whether a further turn was asked for whose prompt did not fit into the context."""
+    advantage: float = 0.0
+    """What the algorithm makes of its reward: every term of every turn has it."""
+    weight: float = 0.0
+    """Of each of its terms in the loss."""
+    teacher_prompt: NDArray[np.int64] | None = None
+    """The prompt that a teacher is given in place of the first turn's."""
+
+    @property
+    def prompt(self) -> bytes:
+        """The first turn's: rollouts of one group share it, and those of no other."""
+        return self.turns[0].prompt.tobytes()
 
     @property
     def text(self) -> str:
@@ -316,7 +391,7 @@ class Rollout:
     def reward(self) -> float:
         """The score's total; NaN for a rollout that could not be judged, which earns and loses
         nothing."""
-        return self.score.total if self.score is not None else math.nan
+        return self.verdict.score.total if self.verdict.score is not None else math.nan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

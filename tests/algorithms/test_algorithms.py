@@ -10,12 +10,13 @@ import pytest
 import torch
 
 from plumbline.algorithms import ALGORITHMS
-from plumbline.algorithms.algorithm import Scored
+from plumbline.algorithms.algorithm import centre_rewards
 from plumbline.algorithms.cispo import Cispo
 from plumbline.algorithms.grpo import Grpo
 from plumbline.errors import RecipeError
 from plumbline.policies import open_policy
 from plumbline.recipe import ModelSection, load_recipe, parse_recipe
+from tests.algorithms.batches import batch_of
 from tests.training.toy_runs import train_toy
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "algorithms.md").read_text(
@@ -120,9 +121,7 @@ def test_an_autoregressive_model_learns_by_it_and_the_clip_acts(algorithm, tiny_
 
 
 def scored(new, old, advantage):
-    count = len(new)
-    owner, ones = torch.arange(count), torch.ones(count, dtype=torch.float64)
-    return Scored(new, old, advantage, ones / count, owner, owner, ones, [])
+    return batch_of(new, old, advantage, torch.full_like(old, 1 / len(new)))
 
 
 def test_cispo_by_hand():
@@ -130,10 +129,10 @@ def test_cispo_by_hand():
     advantage."""
     new = torch.tensor([3.0, 1.0, 0.1], dtype=torch.float64).log().requires_grad_()
     advantage = torch.tensor([1.0, -2.0, -1.0], dtype=torch.float64)
-    losses = Cispo(clip_high=0.5).surrogate(scored(new, torch.zeros_like(new), advantage))
-    losses.loss.backward()
+    losses = Cispo(clip_high=0.5).loss(scored(new, torch.zeros_like(new), advantage))
+    losses.value.backward()
     assert new.grad.tolist() == pytest.approx([-1.5 / 3, 2 / 3, 0.1 / 3])
-    assert losses.loss.item() == pytest.approx(
+    assert losses.value.item() == pytest.approx(
         float(-(torch.tensor([1.5, -2.0, -0.1]) * new.detach()).sum() / 3)
     )
     assert (int(losses.clipped), losses.units) == (1, 3)
@@ -145,9 +144,9 @@ def test_where_ratios_are_one_cispo_has_the_gradient_of_grpo_and_beyond_the_clip
     for shift in (0.0, 0.5):
         for algorithm in (Grpo(), Cispo()):
             new = torch.full((2,), shift, dtype=torch.float64, requires_grad=True)
-            algorithm.surrogate(
+            algorithm.loss(
                 scored(new, torch.zeros(2, dtype=torch.float64), advantage)
-            ).loss.backward()
+            ).value.backward()
             gradients[algorithm.name, shift] = new.grad.tolist()
     assert gradients["grpo", 0.0] == pytest.approx(gradients["cispo", 0.0])
     assert gradients["grpo", 0.5][0] == 0
@@ -199,8 +198,8 @@ def test_controls_without_rl_are_an_error():
 
 def test_the_denominator_and_the_credit_are_the_algorithms_own():
     rewards = np.array([0.2, 0.6, np.nan])
-    assert Grpo().advantages(rewards).tolist() == pytest.approx([-0.2, 0.2, 0.0])
-    scaled = Grpo(scale_advantages="group").advantages(rewards)
+    assert centre_rewards(rewards).tolist() == pytest.approx([-0.2, 0.2, 0.0])
+    scaled = centre_rewards(rewards, "group")
     assert scaled[1] == pytest.approx(0.2 / (np.std([0.2, 0.6], ddof=1) + 1e-4))
     assert Cispo().weights([5, 3], 20).tolist() == pytest.approx([1 / 8] * 2)
     assert Grpo().weights([5, 3], 20).tolist() == pytest.approx([1 / 40] * 2)

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.algorithms.algorithm import Scored
-from plumbline.algorithms.scoring_targets import make_bound_targets, make_trajectory_targets
+from plumbline.algorithms.algorithm import make_bound_targets, make_trajectory_targets
 from plumbline.algorithms.spg import MIX, ORDER, sandwich_loss
 from plumbline.algorithms.wd1 import MASK_SAMPLERS, Wd1
 from plumbline.errors import RecipeError
 from plumbline.recipe import parse_recipe
 from plumbline.records import Sampling, SteppedSampling, Trajectory, Transition
+from tests.algorithms.batches import batch_of, judged, rollout_of
 
 LENGTH = 3
 ANSWER = np.array([1, 0, 1])
@@ -47,7 +47,7 @@ def test_some_steps_stand_for_all_without_bias(pick, keep):
     rng = np.random.default_rng(0)
     sums = []
     for _ in range(1500):
-        (target,) = make_trajectory_targets([whole], keep, pick, rng, split=False)
+        (target,) = make_trajectory_targets([rollout_of(whole)], keep, pick, rng, split=False)
         assert len(target.trajectory.transitions) == keep
         sums.append(
             sum(step.weight * values[step.tokens[0]] for step in target.trajectory.transitions)
@@ -64,7 +64,9 @@ def test_stratified_steps_come_one_from_each_stretch_and_uniform_ones_from_anywh
     picked = {"stratified": set(), "uniform": set()}
     for pick, found in picked.items():
         for _ in range(300):
-            (target,) = make_trajectory_targets([trajectory(7)], 3, pick, rng, split=False)
+            (target,) = make_trajectory_targets(
+                [rollout_of(trajectory(7))], 3, pick, rng, split=False
+            )
             found.add(
                 tuple((int(step.tokens[0]), step.weight) for step in target.trajectory.transitions)
             )
@@ -85,13 +87,13 @@ def test_a_trajectory_that_ended_early_is_scored_whole():
     short = replace(trajectory(2), sampling=SteppedSampling(max_tokens=LENGTH, steps=7))
     for keep in (2, 5, 7):
         (target,) = make_trajectory_targets(
-            [short], keep, "stratified", np.random.default_rng(0), split=False
+            [rollout_of(short)], keep, "stratified", np.random.default_rng(0), split=False
         )
         assert [step.weight for step in target.trajectory.transitions] == [1.0, 1.0]
     for sampling in (short.sampling, Sampling(max_tokens=LENGTH)):
         with pytest.raises(ValueError, match=r"\b8 of 2 steps$"):
             make_trajectory_targets(
-                [replace(short, sampling=sampling)],
+                [rollout_of(replace(short, sampling=sampling))],
                 8,
                 "uniform",
                 np.random.default_rng(0),
@@ -100,15 +102,14 @@ def test_a_trajectory_that_ended_early_is_scored_whole():
 
 
 def test_splitting_gives_each_step_a_view_of_its_own():
+    two, three = rollout_of(trajectory(2)), rollout_of(trajectory(3))
     targets = make_trajectory_targets(
-        [trajectory(2), trajectory(3)], None, "uniform", np.random.default_rng(0), split=True
+        [two, three], None, "uniform", np.random.default_rng(0), split=True
     )
-    assert [target.owner for target in targets] == [0, 0, 1, 1, 1]
+    assert [target.rollout for target in targets] == [two, two, three, three, three]
     assert [len(target.trajectory.transitions) for target in targets] == [1] * 5
     with pytest.raises(ValueError, match="4 of 3"):
-        make_trajectory_targets(
-            [trajectory(3)], 4, "uniform", np.random.default_rng(0), split=False
-        )
+        make_trajectory_targets([three], 4, "uniform", np.random.default_rng(0), split=False)
 
 
 class Table:
@@ -151,7 +152,9 @@ def estimates(bound, draws, repeats, seed=0):
     table, rng = Table(), np.random.default_rng(seed)
     sums = []
     for _ in range(repeats):
-        (target,) = make_bound_targets(table, [trajectory(3)], MASK_SAMPLERS[bound], draws, rng)
+        (target,) = make_bound_targets(
+            table, [rollout_of(trajectory(3))], MASK_SAMPLERS[bound], draws, rng
+        )
         sums.append(
             sum(step.weight * table.log_prob(step).sum() for step in target.trajectory.transitions)
         )
@@ -171,9 +174,13 @@ def test_complements_halve_the_spread():
 
 def test_diffu_hides_everything_once_and_coupled_shows_every_token_in_two_ways():
     table, rng = Table(), np.random.default_rng(0)
-    (target,) = make_bound_targets(table, [trajectory(3)], MASK_SAMPLERS["diffu"], 1, rng)
+    (target,) = make_bound_targets(
+        table, [rollout_of(trajectory(3))], MASK_SAMPLERS["diffu"], 1, rng
+    )
     assert [(len(step.tokens), step.weight) for step in target.trajectory.transitions] == [(3, 1.0)]
-    (target,) = make_bound_targets(table, [trajectory(3)], MASK_SAMPLERS["coupled"], 1, rng)
+    (target,) = make_bound_targets(
+        table, [rollout_of(trajectory(3))], MASK_SAMPLERS["coupled"], 1, rng
+    )
     seen = np.concatenate([step.positions for step in target.trajectory.transitions])
     assert sorted(seen) == sorted([0, 1, 2] * 2)
     assert target.trajectory.sampling.temperature == 1
@@ -198,7 +205,11 @@ def test_coupled_shows_a_set_its_complement_and_everything(draws):
     shares = []
     for seed in range(12):
         (target,) = make_bound_targets(
-            Long(), [whole], MASK_SAMPLERS["coupled"], draws, np.random.default_rng(seed)
+            Long(),
+            [rollout_of(whole)],
+            MASK_SAMPLERS["coupled"],
+            draws,
+            np.random.default_rng(seed),
         )
         assert len(target.trajectory.transitions) == 3 * draws
         for at in range(0, 3 * draws, 3):
@@ -215,7 +226,11 @@ def test_coupled_shows_a_set_its_complement_and_everything(draws):
 @pytest.mark.parametrize("bound", ["espo", "gdpo", "coupled"])
 def test_no_look_hides_nothing(bound):
     targets = make_bound_targets(
-        Table(), [trajectory(3)] * 200, MASK_SAMPLERS[bound], 2, np.random.default_rng(0)
+        Table(),
+        [rollout_of(trajectory(3))] * 200,
+        MASK_SAMPLERS[bound],
+        2,
+        np.random.default_rng(0),
     )
     assert (
         min(len(step.positions) for target in targets for step in target.trajectory.transitions)
@@ -228,12 +243,8 @@ def test_a_weighted_likelihood_by_hand():
     logprobs, term_weight, advantages, weight = (
         torch.tensor(one, requires_grad=True) for one in numbers
     )
-    owner = torch.zeros(2, dtype=torch.long)
-    loss = (
-        Wd1()
-        .surrogate(Scored(logprobs, logprobs, advantages, weight, owner, owner, term_weight, []))
-        .loss
-    )
+    batch = batch_of(logprobs, logprobs, advantages, weight, term_weight=term_weight)
+    loss = Wd1().loss(batch).value
     assert loss.item() == pytest.approx(-(-1.0 * 0.5 * 2.0 * 0.1 + -2.0 * 3.0 * -1.0 * 0.4))
     loss.backward()
     assert logprobs.grad.tolist() == pytest.approx([-0.1, 1.2])
@@ -241,7 +252,7 @@ def test_a_weighted_likelihood_by_hand():
 
 def test_wd1_weights_sum_to_zero_and_order_like_the_rewards():
     rewards = np.array([0.1, 0.9, np.nan, 0.4])
-    given = Wd1().advantages(rewards)
+    given = Wd1().advantages(judged(rewards))
     assert given.sum() == pytest.approx(0)
     assert given[2] == 0
     assert given[1] > given[3] > given[0]
@@ -251,7 +262,7 @@ def test_wd1_weights_sum_to_zero_and_order_like_the_rewards():
         np.array([0.3, np.nan]),
         np.full(4, np.nan),
     ):
-        assert (Wd1().advantages(nothing) == 0).all(), "no signal, exactly no credit"
+        assert (Wd1().advantages(judged(nothing)) == 0).all(), "no signal, exactly no credit"
 
 
 def test_spg_raises_the_lower_bound_and_lowers_the_upper_one():
@@ -311,7 +322,7 @@ def test_combinations_that_would_be_biased_or_empty_are_refused(rl, message):
 def test_a_view_keeps_everything_but_the_steps():
     whole = trajectory(3)
     (target,) = make_trajectory_targets(
-        [whole], None, "stratified", np.random.default_rng(0), split=False
+        [rollout_of(whole)], None, "stratified", np.random.default_rng(0), split=False
     )
     assert replace(target.trajectory, transitions=whole.transitions).prompt is whole.prompt
     assert target.trajectory.sampling == whole.sampling

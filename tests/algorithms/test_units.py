@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.algorithms.objective import ComparedTerms, clipped_surrogate, group_units
+from plumbline.algorithms.objective import clipped_surrogate, group_units
+from tests.algorithms.batches import batch_of
 
 OWNER = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1])
 STEP = torch.tensor([0, 0, 1, 1, 1, 2, 2, 3])
@@ -19,10 +20,8 @@ ONES = torch.ones(8, dtype=torch.float64)
 def loss_and_gradient(level, new, old, term_weight=ONES, length=None, **options):
     new = new.clone().requires_grad_()
     grouping = None if level is None else group_units(level, OWNER, STEP, term_weight, length)
-    losses = clipped_surrogate(
-        ComparedTerms(new, old, ADVANTAGE, WEIGHT, **options), 0.2, 0.2, grouping
-    )
-    losses.loss.backward()
+    losses = clipped_surrogate(batch_of(new, old, ADVANTAGE, WEIGHT, **options), 0.2, 0.2, grouping)
+    losses.value.backward()
     return losses, new.grad
 
 
@@ -51,7 +50,7 @@ def test_a_sequences_ratio_holds_the_weights_inside():
     for rollout, (advantage, share, size) in enumerate([(0.7, 0.1, 10), (-1.3, 0.2, 4)]):
         ratio = np.exp(exponent[rollout])
         wanted += -share * size * min(ratio * advantage, np.clip(ratio, 0.8, 1.2) * advantage)
-    assert losses.loss.item() == pytest.approx(wanted)
+    assert losses.value.item() == pytest.approx(wanted)
 
 
 @pytest.mark.parametrize("level", [None, "token", "step", "sequence"])
@@ -67,7 +66,7 @@ def test_the_gradient_is_that_of_finite_differences(level, beta):
         step = torch.zeros(8, dtype=torch.float64)
         step[index] = 1e-6
         up, down = (
-            loss_and_gradient(level, new + sign * step, old, **options)[0].loss for sign in (1, -1)
+            loss_and_gradient(level, new + sign * step, old, **options)[0].value for sign in (1, -1)
         )
         assert gradient[index].item() == pytest.approx((up - down).item() / 2e-6, abs=1e-6)
 
@@ -92,9 +91,9 @@ def test_only_what_the_clip_takes_the_gradient_of_counts_as_clipped():
     )
     new = ratios.log().requires_grad_()
     assert (new.detach().exp()[[1, 3]] == ratios[[1, 3]]).all(), "the edges are exact"
-    terms = ComparedTerms(new, 0 * ratios, advantage.double().repeat_interleave(5), torch.ones(15))
+    terms = batch_of(new, 0 * ratios, advantage.double().repeat_interleave(5), torch.ones(15))
     losses = clipped_surrogate(terms, 0.5, 0.5)
-    losses.loss.backward()
+    losses.value.backward()
     gone = torch.isclose(new.grad, torch.zeros(1).double()).view(3, 5)
     assert gone.tolist() == [[False] * 4 + [True], [True] + [False] * 4, [True] * 5]
     assert int(losses.clipped) == 2, "a rollout without an advantage had no gradient to lose"
@@ -104,18 +103,16 @@ def test_a_reference_without_a_beta_is_measured_and_does_not_pull():
     new, reference = torch.linspace(-0.3, 0.3, 8, dtype=torch.float64), ONES
     alone, gradient = loss_and_gradient("token", new, 0 * new)
     measured, same = loss_and_gradient("token", new, 0 * new, reference=reference)
-    torch.testing.assert_close((measured.loss, same), (alone.loss, gradient))
+    torch.testing.assert_close((measured.value, same), (alone.value, gradient))
     assert alone.kl is None
     assert measured.kl > 0
 
 
 def test_units_are_the_same_whatever_the_numbering_of_steps():
     new = torch.linspace(-0.3, 0.3, 8, dtype=torch.float64)
-    plain = loss_and_gradient("step", new, 0 * new)[0].loss
+    plain = loss_and_gradient("step", new, 0 * new)[0].value
     grouping = group_units("step", OWNER, STEP * 5 + 3, ONES)
-    other = clipped_surrogate(
-        ComparedTerms(new, 0 * new, ADVANTAGE, WEIGHT), 0.2, 0.2, grouping
-    ).loss
+    other = clipped_surrogate(batch_of(new, 0 * new, ADVANTAGE, WEIGHT), 0.2, 0.2, grouping).value
     torch.testing.assert_close(plain, other)
 
 
@@ -143,7 +140,7 @@ def test_the_logged_kl_is_that_of_the_whole_answer_at_every_level(level, of):
         grouping = (
             None if level == "token" else group_units(level, owner, step, ones, torch.tensor([3]))
         )
-        compared = ComparedTerms(terms, terms, ones, ones, reference=others, beta=0.1)
+        compared = batch_of(terms, terms, ones, ones, reference=others, beta=0.1)
         losses = clipped_surrogate(compared, 0.2, 0.2, grouping)
         expected += float(terms.sum().exp() * losses.kl)
     assert expected == pytest.approx(exact, rel=0.03)

@@ -17,11 +17,12 @@ from plumbline.errors import DataError, RecipeError
 from plumbline.policies import open_policy
 from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.recipe import ModelSection, TeacherSection, TinySection, parse_recipe
-from plumbline.records import Example, Group, Outcome, Rollout, Sampling, Score
+from plumbline.records import Example, Group, Outcome, Rollout, Sampling, Score, Verdict
 from plumbline.training.optimiser import Optimiser
-from plumbline.training.rl import teacher_chat
+from plumbline.training.rl import teacher_chat, weigh_rollouts
 from plumbline.training.stage import Stage
-from plumbline.training.update import update_policy, weigh_rollouts
+from plumbline.training.update import update_policy
+from tests.algorithms.batches import rollouts_of
 from tests.training.toy_runs import fresh_policy, train_toy
 
 CHATS = [
@@ -69,7 +70,7 @@ def group_of(rewards, texts=None, trajectories=None):
         turns = (
             (turn,) if turn is not None else (type("Turn", (), {"text": text, "num_tokens": 3})(),)
         )
-        rollouts.append(Rollout(turns=turns, outcome=Outcome(how="strict"), score=score))
+        rollouts.append(Rollout(turns=turns, verdict=Verdict(Outcome(how="strict"), score)))
     return Group(example=example, rollouts=tuple(rollouts))
 
 
@@ -97,10 +98,9 @@ def gradients(policy, groups, recipe, monkeypatch, teacher=None, encode=None):
         return 0.0
 
     monkeypatch.setattr(optimiser, "step", step)
-    weighted_rollouts = weigh_rollouts(
-        groups, recipe.rl, np.random.default_rng(0), recipe.controls, encode=encode
-    )
-    update = update_policy(policy, optimiser, weighted_rollouts, recipe, 0, teacher=teacher)
+    section = recipe.rl
+    weighted = weigh_rollouts(groups, section.algorithm, minibatch=section.minibatch, encode=encode)
+    update = update_policy(policy, optimiser, weighted, recipe, 0, teacher=teacher)
     return update, caught
 
 
@@ -123,13 +123,13 @@ def gradients(policy, groups, recipe, monkeypatch, teacher=None, encode=None):
     ],
 )
 def test_the_best_are_kept(options, rewards, texts, kept):
-    found = Rft(**options).group_advantages(group_of(rewards, texts and list(texts)))
+    found = Rft(**options).advantages(group_of(rewards, texts and list(texts)))
     assert np.flatnonzero(found).tolist() == kept
     assert set(found) <= {0.0, 1.0}
 
 
 def test_a_pair_is_the_best_and_the_worst():
-    assert Dpo().group_advantages(group_of([0.5, 0.9, None, 0.1, 0.9, 0.1])).tolist() == [
+    assert Dpo().advantages(group_of([0.5, 0.9, None, 0.1, 0.9, 0.1])).tolist() == [
         0,
         1,
         0,
@@ -137,8 +137,8 @@ def test_a_pair_is_the_best_and_the_worst():
         0,
         0,
     ]
-    assert not Dpo().group_advantages(group_of([0.5, 0.5])).any()
-    assert not Dpo().group_advantages(group_of([None, None])).any()
+    assert not Dpo().advantages(group_of([0.5, 0.5])).any()
+    assert not Dpo().advantages(group_of([None, None])).any()
 
 
 def test_what_the_teacher_is_told():
@@ -243,20 +243,16 @@ def test_dpo_beside_trl(drawn, monkeypatch, tmp_path, tiny_folder):
     ]
     loss = peer.compute_loss(peer.model, peer.data_collator(features))
     assert update.loss == pytest.approx(float(loss), abs=1e-5)
-    assert abs(update.margin) > 1e-3, "the reference should differ"
+    assert abs(update.figures["train/reward_margin"]) > 1e-3, "the reference should differ"
     assert_same(ours, autograd(policy, loss))
 
 
 def test_shuffled_pairs_are_pairs_that_are_turned_round(drawn):
     _, groups = drawn
-    recipe = recipe_of("dpo", minibatch=1)
-    control = recipe.controls.model_copy(update={"shuffle_advantages": True})
     seen = set()
     for seed in range(8):
-        signs = [
-            c.advantage
-            for c in weigh_rollouts(groups, recipe.rl, np.random.default_rng(seed), control)
-        ]
+        shuffled = weigh_rollouts(groups, Dpo(), minibatch=1, shuffle=np.random.default_rng(seed))
+        signs = [each.advantage for each in rollouts_of(shuffled)]
         assert np.abs(signs).tolist() == [1, 1, 0, 0, 1, 1, 0, 0]
         assert sum(signs[:4]) == sum(signs[4:]) == 0
         seen.add(tuple(signs))

@@ -22,8 +22,8 @@ from plumbline.recipe.decision_rules import ChecksSection
 from plumbline.runs.record import RunRecord
 from plumbline.runs.run import Run
 from plumbline.storage import read_jsonl
-from plumbline.tasks.prompt_source import Source
 from plumbline.training.pipeline import run_recipe
+from plumbline.training.prompts import Source
 from tests.diagnosis.test_checks import FAULTS, healthy, slow_noise
 from tests.toy import ToyTask
 from tests.training.toy_runs import toy_recipe

@@ -14,8 +14,8 @@ from plumbline.recipe.decision_rules import Condition
 from plumbline.reports.write import write_report
 from plumbline.runs.record import RunRecord
 from plumbline.runs.run import Run
-from plumbline.tasks.prompt_source import Source
 from plumbline.training.pipeline import run_recipe
+from plumbline.training.prompts import Source
 from tests.diagnosis.planted import SCENARIOS, TASKS, planted
 from tests.toy import ToyTask
 

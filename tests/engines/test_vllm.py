@@ -834,7 +834,7 @@ def test_rl_with_an_engine_trains_by_what_it_drew_and_records_how_the_weights_ar
     served, policy, tmp_path
 ):
     from plumbline.runs.run import Run
-    from plumbline.tasks.prompt_source import Source
+    from plumbline.training.prompts import Source
     from plumbline.training.rl import train_rl
     from tests.toy import ToyTask
     from tests.training.toy_runs import toy_recipe

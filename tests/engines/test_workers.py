@@ -397,14 +397,14 @@ def test_learners_add_up_the_gradient_of_one_process(cluster, tiny_folder):
     same, too."""
     policy, learners, _ = replicas(tiny_folder, "learners", learners=2)
     recipe = toy_recipe(tokens_per_microbatch=64, beta=0.05, max_gap=10.0)
-    weighted_rollouts = make_weighted_rollouts(policy, recipe)
+    groups = make_weighted_groups(policy, recipe)
     policy.keep_reference()
     for step in range(2):
         change(policy, step)
         if step == 1:
             dead = kill_one(learners.pool)
-        alone, figures = updated(policy, recipe, weighted_rollouts, None)
-        shared, theirs = updated(policy, recipe, weighted_rollouts, learners)
+        alone, figures = updated(policy, recipe, groups, None)
+        shared, theirs = updated(policy, recipe, groups, learners)
         largest = max(float(gradient.abs().max()) for gradient in alone.values())
         assert shared.keys() == alone.keys()
         assert max(float((shared[name] - alone[name]).abs().max()) for name in alone) < 1e-6 * max(
@@ -421,7 +421,7 @@ def test_learners_add_up_the_gradient_of_one_process(cluster, tiny_folder):
     learners.close()
 
 
-def updated(policy, recipe, weighted_rollouts, helpers):
+def updated(policy, recipe, groups, helpers):
     """The gradients of an update that is then not done, and what it says of itself."""
     from plumbline.training.microbatches import Microbatches
     from plumbline.training.optimiser import Optimiser
@@ -430,7 +430,7 @@ def updated(policy, recipe, weighted_rollouts, helpers):
     optimiser, kept = Optimiser(policy.trainable(), recipe.rl.optimiser, 1), {}
     optimiser.step = lambda step: kept.update(gradients(policy)) or 1.0
     update = update_policy(
-        policy, optimiser, weighted_rollouts, recipe, 0, Microbatches(optimiser, helpers=helpers)
+        policy, optimiser, groups, recipe, 0, Microbatches(optimiser, helpers=helpers)
     )
     optimiser.clear()
     return kept, update
@@ -444,14 +444,13 @@ def gradients(policy):
     }
 
 
-def make_weighted_rollouts(policy, recipe):
+def make_weighted_groups(policy, recipe):
     """Four groups of the toy task, of which each rollout has its weight."""
-    from plumbline.seeds import generator
-    from plumbline.training.update import weigh_rollouts
+    from plumbline.training.rl import weigh_rollouts
 
     examples = TOY.examples("train")[:4]
     groups = collect(policy, TOY, examples, copies=4, sampling=recipe.sampling, key=("credited",))
-    return weigh_rollouts(groups, recipe.rl, generator(0, "shuffle"))
+    return weigh_rollouts(groups, recipe.rl.algorithm)
 
 
 def test_a_run_with_workers_is_the_run_without(cluster, tiny_folder, tmp_path):

@@ -1,13 +1,15 @@
 """The same batch through TRL's GRPO loss and through ours: log-probabilities, loss and gradients to
 1e-5."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
-from plumbline.algorithms.algorithm import Scored
 from plumbline.algorithms.cispo import Cispo
 from plumbline.algorithms.grpo import Grpo
+from plumbline.algorithms.objective import Batch
 from plumbline.api import sample_trajectories
 from plumbline.policies import open_policy
 from plumbline.recipe import ModelSection
@@ -98,24 +100,21 @@ def test_same_batch_same_loss_and_gradients(tiny_folder, tmp_path, loss_type, be
         terms = policy.score(part)
         first = trajectories.index(part[0])
         owner = terms.owner + first
-        scored_part = Scored(
-            new=terms.logprobs,
-            old=old[at : at + len(terms.logprobs)],
-            advantage=torch.tensor(advantages, dtype=torch.float32)[owner],
-            weight=torch.tensor(weight, dtype=torch.float32)[owner],
-            owner=terms.owner,
-            transition=terms.transition,
-            transition_weight=terms.weight,
-            targets=[],
-            reference=reference[at : at + len(terms.logprobs)] if beta else None,
+        of_part = slice(at, at + len(terms.logprobs))
+        batch = Batch(
+            [],
+            terms if cap is None else replace(terms, recorded=engine[of_part]),
+            old[of_part],
+            torch.tensor(advantages, dtype=torch.float32)[owner],
+            torch.tensor(weight, dtype=torch.float32)[owner],
+            reference=reference[of_part] if beta else None,
             beta=beta,
-            sampled=None if cap is None else engine[at : at + len(terms.logprobs)],
-            cap=cap or np.inf,
+            cap=cap,
         )
-        losses = algorithm.surrogate(scored_part)
+        losses = algorithm.loss(batch)
         at += len(terms.logprobs)
-        losses.loss.backward()
-        total += losses.loss.item()
+        losses.value.backward()
+        total += losses.value.item()
 
     peer = grpo_trainer(
         tiny_folder, tmp_path, lambda completions, **_: [0.0] * len(completions), CHATS,

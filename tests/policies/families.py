@@ -45,6 +45,18 @@ def drawn(policy, sampling=None, copies=3, seed=0):
     ]
 
 
+def selections(trajectories):
+    """Of each term, whether it is the choice of positions and no token."""
+    return torch.tensor(
+        [
+            chosen
+            for trajectory in trajectories
+            for step in trajectory.transitions
+            for chosen in [False] * len(step.tokens) + [True] * (step.selection is not None)
+        ]
+    )
+
+
 def answers(policy, **how):
     return [(t.tokens if t.answer is None else t.answer).tolist() for t in drawn(policy, **how)]
 

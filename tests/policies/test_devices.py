@@ -11,7 +11,8 @@ from plumbline.policies.pretrained import causal_model
 from plumbline.policies.sampling_distribution import noises
 from plumbline.training import microbatches
 from plumbline.training.optimiser import Optimiser
-from plumbline.training.update import WeightedRollout, update_policy
+from plumbline.training.update import update_policy
+from tests.algorithms.batches import group_of, rollout_of
 from tests.fake_gpu import fake_gpu, is_there
 from tests.policies.families import SAMPLINGS, opened
 from tests.training.toy_runs import toy_recipe
@@ -71,13 +72,16 @@ def test_every_family_samples_scores_and_learns_on_a_gpu(family, tmp_path):
         trajectories = [
             t for group in sample_trajectories(policy, CHATS, 2, sampling, 0) for t in group
         ]
-        weighted_rollouts = [
-            WeightedRollout((t,), (-1.0) ** index, 1 / 32) for index, t in enumerate(trajectories)
-        ]
+        group = group_of(
+            *(
+                rollout_of(t, advantage=(-1.0) ** index, weight=1 / 32)
+                for index, t in enumerate(trajectories)
+            )
+        )
         for settings in ({"algorithm": "gspo", "inner_epochs": 2}, closed):
             recipe = toy_recipe(family=name, steps=2, optimiser={"learning_rate": 5e-6}, **settings)
             optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, 2)
-            update = update_policy(policy, optimiser, weighted_rollouts, recipe, 0)
+            update = update_policy(policy, optimiser, [group], recipe, 0)
             assert update.terms > 0
         greedy = (
             replace(sampling, temperature=0.0, selector="threshold")

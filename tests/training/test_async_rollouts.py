@@ -17,7 +17,7 @@ from plumbline.recipe import TinySection, parse_recipe
 from plumbline.records import Request, Sampling
 from plumbline.rollouts.collect import collect
 from plumbline.runs.record import RunRecord
-from plumbline.training import rl as loop
+from plumbline.training import prompts
 from plumbline.training.stage import Stage
 from tests.toy import ToyTask
 from tests.training.toy_runs import samplers, train_toy
@@ -169,7 +169,7 @@ def test_an_error_in_the_loop_ends_the_sampler_after_the_answer_in_progress(
     tiny_folder, tmp_path, monkeypatch
 ):
     drawn, going = [], threading.Event()
-    honest = loop.collect_parts
+    honest = prompts.collect_parts
 
     def slow(sampler, parts, **rest):
         step = parts[0].key[-1]
@@ -184,7 +184,7 @@ def test_an_error_in_the_loop_ends_the_sampler_after_the_answer_in_progress(
         assert going.wait(60)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(loop, "collect_parts", slow)
+    monkeypatch.setattr(prompts, "collect_parts", slow)
     monkeypatch.setattr(Stage, "spend", fail)
     with pytest.raises(KeyboardInterrupt):
         train_toy(tiny_folder, tmp_path / "run", off_policy_steps=1)

@@ -11,8 +11,8 @@ from plumbline.checks.refusals import check_budgets
 from plumbline.errors import RecipeError
 from plumbline.recipe import SftSection, parse_recipe
 from plumbline.runs.run import Run
-from plumbline.tasks.prompt_source import Source
 from plumbline.training import rl
+from plumbline.training.prompts import Source
 from plumbline.training.sft import train_sft
 from tests.toy import ToyTask
 from tests.training.toy_runs import fresh_policy, toy_recipe, train_toy

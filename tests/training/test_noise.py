@@ -10,18 +10,18 @@ import torch
 from plumbline.api import sample_trajectories
 from plumbline.recipe import OptimiserSection
 from plumbline.records import Sampling
-from plumbline.training.optimiser import Optimiser
-from plumbline.training.update import (
+from plumbline.training.gradient_noise import (
     MEMORY,
     WATCHED,
     GradientParts,
     SignalNoise,
-    WeightedRollout,
     estimate_signal_noise,
     group_independent_parts,
     smooth_ratio,
-    update_policy,
 )
+from plumbline.training.optimiser import Optimiser
+from plumbline.training.update import update_policy
+from tests.algorithms.batches import group_of, rollout_of
 from tests.training.toy_runs import fresh_policy, toy_recipe
 
 MEAN = np.array([0.5, -0.3, 0.2, 0.0])
@@ -134,20 +134,22 @@ def test_a_batch_cut_differently_measures_the_same(tiny_folder):
     found = []
     for tokens_per_microbatch in (1, 60, 10_000):
         policy = fresh_policy(tiny_folder)
-        groups = sample_trajectories(policy, chats, 4, Sampling(max_tokens=8), seed=0)
+        drawn = sample_trajectories(policy, chats, 4, Sampling(max_tokens=8), seed=0)
         recipe = toy_recipe(steps=1, tokens_per_microbatch=tokens_per_microbatch)
-        weighted_rollouts = [
-            WeightedRollout((trajectory,), [1.0, -0.5, -0.25, -0.25][copy] * (number < 2), 0.01)
-            for number, group in enumerate(groups)
-            for copy, trajectory in enumerate(group)
+        groups = [
+            group_of(
+                *(
+                    rollout_of(turn, advantage=advantage * (number < 2), weight=0.01)
+                    for turn, advantage in zip(turns, [1.0, -0.5, -0.25, -0.25], strict=True)
+                )
+            )
+            for number, turns in enumerate(drawn)
         ]
         optimiser = Optimiser(policy.trainable(), OptimiserSection(), 1)
         microbatches = len(
-            policy.batches(
-                [turn for c in weighted_rollouts for turn in c.turns], tokens_per_microbatch
-            )
+            policy.batches([turn for turns in drawn for turn in turns], tokens_per_microbatch)
         )
-        update = update_policy(policy, optimiser, weighted_rollouts, recipe, 0)
+        update = update_policy(policy, optimiser, groups, recipe, 0)
         found.append((microbatches, update.gradient))
     assert found[0][0] == 12
     assert found[2][0] < 12

@@ -10,24 +10,28 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.algorithms.advantages import advantages, has_signal, shuffle_advantages
-from plumbline.algorithms.objective import ComparedTerms, clipped_surrogate, group_units, weights
+from plumbline.algorithms.algorithm import centre_rewards, has_signal
+from plumbline.algorithms.grpo import Grpo
+from plumbline.algorithms.objective import clipped_surrogate, group_units, weights
+from tests.algorithms.batches import batch_of
 
 REWARDS = st.lists(st.floats(0, 1), min_size=2, max_size=16).map(np.array)
 
 
 @given(REWARDS)
 def test_advantages_sum_to_zero_and_ignore_a_constant(rewards):
-    given_ = advantages(rewards)
+    given_ = centre_rewards(rewards)
     assert abs(given_.sum()) < 1e-9
-    np.testing.assert_allclose(advantages(rewards / 2 + 0.25), given_ / 2, atol=1e-6)
+    np.testing.assert_allclose(centre_rewards(rewards / 2 + 0.25), given_ / 2, atol=1e-6)
 
 
 @given(REWARDS, st.randoms())
 def test_advantages_follow_their_rollouts(rewards, random):
     order = list(range(len(rewards)))
     random.shuffle(order)
-    np.testing.assert_allclose(advantages(rewards)[order], advantages(rewards[order]), atol=1e-12)
+    np.testing.assert_allclose(
+        centre_rewards(rewards)[order], centre_rewards(rewards[order]), atol=1e-12
+    )
 
 
 def test_equal_float32_rewards_have_no_signal():
@@ -37,7 +41,7 @@ def test_equal_float32_rewards_have_no_signal():
     )
     assert rewards.std() > 0
     assert not has_signal(rewards.astype(np.float64))
-    assert (advantages(rewards.astype(np.float64), "group") == 0).all()
+    assert (centre_rewards(rewards.astype(np.float64), "group") == 0).all()
     assert has_signal(np.array([0.5, 0.5, 0.5001]))
 
 
@@ -45,21 +49,21 @@ def test_dividing_by_the_groups_deviation_is_what_trl_does():
     """With Bessel's correction and 1e-4 added; here the deviation is small enough for the 1e-4 to
     show."""
     rewards = np.array([0.5, 0.502, 0.501, np.nan])
-    got = advantages(rewards, "group")
+    got = centre_rewards(rewards, "group")
     np.testing.assert_allclose(
         got, np.array([-0.001, 0.001, 0.0, 0.0]) / (0.001 + 1e-4), atol=1e-12
     )
 
 
 def test_an_unjudged_rollout_gets_no_credit_and_gives_none():
-    got = advantages(np.array([1.0, 0.0, np.nan]))
+    got = centre_rewards(np.array([1.0, 0.0, np.nan]))
     np.testing.assert_allclose(got, [0.5, -0.5, 0.0])
-    assert (advantages(np.array([1.0, np.nan, np.nan])) == 0).all()
+    assert (centre_rewards(np.array([1.0, np.nan, np.nan])) == 0).all()
 
 
 def test_shuffled_advantages_are_the_same_numbers_elsewhere():
     groups = [np.array([1.0, -1.0]), np.array([0.25, -0.75, 0.5]), np.array([2.0])]
-    dealt = shuffle_advantages(groups, np.random.default_rng(0))
+    dealt = Grpo().shuffle(groups, np.random.default_rng(0))
     assert [len(group) for group in dealt] == [2, 3, 1]
     assert sorted(np.concatenate(dealt)) == sorted(np.concatenate(groups))
 
@@ -70,11 +74,11 @@ def test_three_tokens_by_hand():
     new = torch.tensor([np.log(1.5), 0.0, np.log(0.5)], dtype=torch.float64, requires_grad=True)
     advantage = torch.tensor([1.0, 1.0, -1.0], dtype=torch.float64)
     losses = clipped_surrogate(
-        ComparedTerms(new, torch.zeros_like(new), advantage, torch.full_like(new, 0.1)), 0.2, 0.2
+        batch_of(new, torch.zeros_like(new), advantage, torch.full_like(new, 0.1)), 0.2, 0.2
     )
-    assert losses.loss.item() == pytest.approx(-0.1 * (1.2 + 1.0 - 0.8))
+    assert losses.value.item() == pytest.approx(-0.1 * (1.2 + 1.0 - 0.8))
     assert losses.clipped.item() == 2
-    losses.loss.backward()
+    losses.value.backward()
     assert new.grad.tolist() == pytest.approx([0.0, -0.1, 0.0])
 
 
@@ -88,8 +92,8 @@ def test_gradients_are_finite_differences_away_from_the_kinks():
 
     def loss(values):
         return clipped_surrogate(
-            ComparedTerms(values, old, signs, weight, reference=reference, beta=0.1), 0.3, 0.3
-        ).loss
+            batch_of(values, old, signs, weight, reference=reference, beta=0.1), 0.3, 0.3
+        ).value
 
     assert torch.autograd.gradcheck(loss, (new.requires_grad_(),))
 
@@ -100,11 +104,11 @@ def test_the_kl_term_is_the_kl():
     new, old, reference = (
         torch.randn(9, generator=generator, dtype=torch.float64).log_softmax(-1) for _ in range(3)
     )
-    terms = ComparedTerms(
+    terms = batch_of(
         new, old, torch.zeros(9, dtype=torch.float64), old.exp(), reference=reference, beta=1.0
     )
     losses = clipped_surrogate(terms, 0.2, 0.2)
-    assert losses.loss.item() == pytest.approx((new.exp() * (new - reference)).sum().item())
+    assert losses.value.item() == pytest.approx((new.exp() * (new - reference)).sum().item())
 
 
 @pytest.mark.parametrize("level", ["token", "sequence"])
@@ -123,14 +127,14 @@ def test_weights_between_sampler_and_scorer_make_it_the_learners_expectation(lev
         if level == "token"
         else group_units("sequence", each, each, torch.ones(9, dtype=torch.float64))
     )
-    terms = ComparedTerms(new, old, advantage, sampled.exp(), sampled=sampled, cap=math.inf)
+    terms = batch_of(new, old, advantage, sampled.exp(), sampled=sampled, cap=math.inf)
     losses = clipped_surrogate(terms, 0.2, 0.2, grouping)
-    losses.loss.backward()
+    losses.value.backward()
     torch.testing.assert_close(new.grad, -old.exp() * advantage)
     assert int(losses.capped) == 0
     if level == "token":
         terms = replace(terms, advantage=torch.zeros(9), reference=reference, beta=1.0)
-        kl = clipped_surrogate(terms, 0.2, 0.2).loss.item()
+        kl = clipped_surrogate(terms, 0.2, 0.2).value.item()
         assert kl == pytest.approx((old.exp() * (old - reference)).sum().item())
 
 
@@ -139,17 +143,15 @@ def test_a_cap_on_weights_by_hand():
     and 2."""
     new = torch.zeros(4, requires_grad=True)
     sampled = -torch.tensor([2.0, 0.5, 1.0, 4.0]).log()
-    terms = ComparedTerms(
-        new, torch.zeros(4), torch.ones(4), torch.ones(4), sampled=sampled, cap=1.5
-    )
+    terms = batch_of(new, torch.zeros(4), torch.ones(4), torch.ones(4), sampled=sampled, cap=1.5)
     owner = torch.tensor([0, 0, 1, 1])
     losses = clipped_surrogate(terms, 0.2, 0.2)
-    assert (losses.loss.item(), int(losses.capped)) == (pytest.approx(-(1.5 + 0.5 + 1 + 1.5)), 2)
+    assert (losses.value.item(), int(losses.capped)) == (pytest.approx(-(1.5 + 0.5 + 1 + 1.5)), 2)
     losses = clipped_surrogate(
         terms, 0.2, 0.2, group_units("sequence", owner, owner, torch.ones(4))
     )
-    assert (losses.loss.item(), int(losses.capped)) == (pytest.approx(-2 * (1 + 1.5)), 1)
-    assert clipped_surrogate(replace(terms, sampled=None), 0.2, 0.2).capped is None
+    assert (losses.value.item(), int(losses.capped)) == (pytest.approx(-2 * (1 + 1.5)), 1)
+    assert clipped_surrogate(replace(terms, cap=None), 0.2, 0.2).capped is None
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import os
 import signal
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 
@@ -18,18 +17,19 @@ from plumbline.rollouts.collect import collect
 from plumbline.runs.record import RunRecord
 from plumbline.runs.run import Run
 from plumbline.seeds import generator
-from plumbline.tasks.prompt_source import Source
 from plumbline.training import checkpoints
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.pipeline import run_recipe
-from plumbline.training.rl import train_rl
+from plumbline.training.prompts import Source
+from plumbline.training.rl import train_rl, weigh_rollouts
 from plumbline.training.stage import Stage
-from plumbline.training.update import update_policy, weigh_rollouts
+from plumbline.training.update import update_policy
+from tests.algorithms.batches import rollouts_of
 from tests.toy import ToyTask
 from tests.training.toy_runs import fresh_policy, samplers, toy_recipe, train_toy
 
 BEHIND = {"train/tis_gap", "train/tis_capped"}
-"""Null where the sampler is not behind and nothing is weighted_rollouts."""
+"""Null where the sampler is not behind and nothing is weighted."""
 GRADIENT = {"train/grad_signal", "train/grad_noise", "train/grad_snr"}
 DESIGN_METRICS = """
     reward frac_reward_zero_std completion_length frac_truncated grad_norm kl clip_fraction entropy learning_rate epoch
@@ -98,22 +98,21 @@ def test_skipping_what_has_no_signal_leaves_the_gradient_as_it_is(tiny_folder):
         key=(0,),
     )
     dull = replace(groups[1], rollouts=(groups[1].rollouts[0],) * 4)
-    weighted_rollouts = weigh_rollouts(
-        [groups[0], dull, *groups[2:]], recipe.rl, np.random.default_rng(0)
-    )
-    assert sum(c.advantage == 0 for c in weighted_rollouts) >= 4
+    groups = weigh_rollouts([groups[0], dull, *groups[2:]], recipe.rl.algorithm)
+    rollouts = rollouts_of(groups)
+    assert sum(each.advantage == 0 for each in rollouts) >= 4
 
     gradients = []
     optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, 1)
     optimiser.step = lambda step: (
         gradients.append({n: w.grad.clone() for n, w in policy.trainable().items()}) or 1.0
     )
-    update = update_policy(policy, optimiser, weighted_rollouts, recipe, 0)
-    assert update.terms < sum(turn.num_tokens for c in weighted_rollouts for turn in c.turns)
+    update = update_policy(policy, optimiser, groups, recipe, 0)
+    assert update.terms < sum(turn.num_tokens for each in rollouts for turn in each.turns)
 
     plain = fresh_policy(tiny_folder, scoring="rows")
-    scored = plain.score([turn for c in weighted_rollouts for turn in c.turns])
-    advantage = torch.tensor([c.advantage for c in weighted_rollouts], dtype=torch.float32)[
+    scored = plain.score([turn for each in rollouts for turn in each.turns])
+    advantage = torch.tensor([each.advantage for each in rollouts], dtype=torch.float32)[
         scored.owner
     ]
     total = (-(scored.logprobs - scored.recorded).exp() * advantage).sum() / (16 * 8)
@@ -196,14 +195,14 @@ def test_a_sampler_that_is_not_the_scorer_stops_the_run(tiny_folder, tmp_path, m
 def test_a_nan_stops_before_the_weights_change(tiny_folder, tmp_path, monkeypatch):
     policy = fresh_policy(tiny_folder)
     before = {name: weight.detach().clone() for name, weight in policy.trainable().items()}
-    calls, honest = [], Grpo.surrogate
+    calls, honest = [], Grpo.loss
 
     def poisoned(algorithm, scored):
         calls.append(1)
         losses = honest(algorithm, scored)
-        return losses if len(calls) < 3 else replace(losses, loss=losses.loss * float("nan"))
+        return losses if len(calls) < 3 else replace(losses, value=losses.value * float("nan"))
 
-    monkeypatch.setattr(Grpo, "surrogate", poisoned)
+    monkeypatch.setattr(Grpo, "loss", poisoned)
     with pytest.raises(TrainingStopped, match=r"loss .* nan .* step 2\b"):
         train_toy(tiny_folder, tmp_path / "run", policy=policy, steps=6)
     assert all(weight.isfinite().all() for weight in policy.trainable().values())

@@ -9,7 +9,7 @@ from plumbline.errors import DataError
 from plumbline.policies.policy import Demonstration
 from plumbline.recipe import OptimiserSection, SftSection
 from plumbline.runs.run import Run
-from plumbline.tasks.prompt_source import Source
+from plumbline.training.prompts import Source
 from plumbline.training.sft import _backward, cut_microbatches, epoch_batches, train_sft
 from tests.toy import ToyTask
 from tests.training.toy_runs import fresh_policy, toy_recipe

@@ -10,17 +10,16 @@ from itertools import islice
 
 import pytest
 
-from plumbline.algorithms.advantages import has_signal
+from plumbline.algorithms.algorithm import has_signal
 from plumbline.errors import DataError, RecipeError
 from plumbline.recipe.sections import NO_RESULT
 from plumbline.records import Outcome
 from plumbline.runs.run import Run
 from plumbline.seeds import generator
-from plumbline.tasks.prompt_source import Source
-from plumbline.training import prompt_filter
-from plumbline.training import rl as loop
+from plumbline.training import prompts
 from plumbline.training.optimiser import Optimiser
-from plumbline.training.rl import _collect, _resample, train_rl
+from plumbline.training.prompts import Source, collect_step, resample
+from plumbline.training.rl import resample_metrics, train_rl
 from plumbline.training.stage import Stage
 from tests.toy import RUBRIC, ToyTask
 from tests.training.toy_runs import fresh_policy, toy_recipe
@@ -63,7 +62,7 @@ def test_silent_groups_are_replaced_in_their_places_and_nothing_is_asked_twice(
     tiny_policy, monkeypatch
 ):
     source, recipe = two_tasks(), toy_recipe(**{**SETTINGS, "prompts_per_step": 8, "resample": 3})
-    keys, asked, drawn, draw = [], [], [], loop.collect_parts
+    keys, asked, drawn, draw = [], [], [], prompts.collect_parts
 
     def watch(sampler, parts, **rest):
         keys.extend(part.key for part in parts)
@@ -71,11 +70,11 @@ def test_silent_groups_are_replaced_in_their_places_and_nothing_is_asked_twice(
         drawn.extend(groups := draw(sampler, parts, **rest))
         return groups
 
-    monkeypatch.setattr(loop, "collect_parts", watch)
+    monkeypatch.setattr(prompts, "collect_parts", watch)
     for step in range(3):
         asked.clear(), drawn.clear()
-        first = _collect(tiny_policy, source, recipe, step)
-        groups, figures = _resample(tiny_policy, source, recipe, step, first)
+        first = collect_step(tiny_policy, source, recipe, step)
+        groups, found = resample(tiny_policy, source, recipe, step, first)
         assert [group.task for group in groups] == [group.task for group in first], (
             "each task keeps its share"
         )
@@ -91,7 +90,8 @@ def test_silent_groups_are_replaced_in_their_places_and_nothing_is_asked_twice(
             == [group for group in drawn[8:] if has_signal(group.rewards())][: len(replaced)]
         ), "in order"
         assert len(replaced) > 1
-        assert figures["train/prompts_drawn"] == len(asked) <= 8 * (1 + 3)
+        assert found == drawn
+        assert len(found) == len(asked) <= 8 * (1 + 3)
         of_a, of_b = ([each for name, each in asked if name == task] for task in "ab")
         assert len(set(of_a)) == len(of_a), "a prompt is not drawn twice while there are others"
         assert len(of_b) == 4 * (1 + 3)
@@ -105,10 +105,13 @@ def test_silent_groups_are_replaced_in_their_places_and_nothing_is_asked_twice(
 def test_no_more_is_drawn_once_every_group_has_a_signal(tiny_policy):
     task, recipe = SomeSilent({"size": 24}), toy_recipe(**SETTINGS, resample=16)
     source = Source.of(task, task.examples("train"))
-    groups, _ = _resample(tiny_policy, source, recipe, 0, _collect(tiny_policy, source, recipe, 0))
+    groups, _ = resample(
+        tiny_policy, source, recipe, 0, collect_step(tiny_policy, source, recipe, 0)
+    )
     assert all(has_signal(group.rewards()) for group in groups)
-    again, figures = _resample(tiny_policy, source, recipe, 0, groups)
-    assert again == groups
+    again, drawn = resample(tiny_policy, source, recipe, 0, groups)
+    assert again == groups == drawn
+    figures = resample_metrics(drawn, source.tasks)
     assert (figures["train/prompts_drawn"], figures["train/frac_zero_std_drawn"]) == (4, 0.0)
 
 
@@ -170,13 +173,15 @@ def test_the_filter_keeps_what_it_says_and_goes_on_in_a_file_that_was_cut(
     assert run.rows("rl")[-1]["train/epoch"] == pytest.approx(4 * 4 / len(kept))
 
     lines = (run.folder / "difficulty.jsonl").read_text().splitlines(keepends=True)
-    asked, honest = [], prompt_filter.collect_parts
+    asked, honest = [], prompts.collect_parts
 
     def watch(sampler, parts, **rest):
-        asked.extend(example.id for part in parts for example in part.examples)
+        asked.extend(
+            example.id for part in parts if "filter" in part.key for example in part.examples
+        )
         return honest(sampler, parts, **rest)
 
-    monkeypatch.setattr(prompt_filter, "collect_parts", watch)
+    monkeypatch.setattr(prompts, "collect_parts", watch)
     with Run.start(run.recipe, tmp_path / "again", resume=False):
         (tmp_path / "again" / "difficulty.jsonl").write_text("".join(lines[:9]) + lines[9][:20])
     again = train(tiny_folder, tmp_path / "again", resume=True, filter=BETWEEN, seconds=1e6)
@@ -212,7 +217,7 @@ def test_several_tasks_are_filtered_by_themselves_and_no_more_prompts_are_asked_
     recipe = toy_recipe(**SETTINGS, filter={"samples": 2, "prompts": 7}, order="easy-first")
     with Run.start(recipe, tmp_path / "run", resume=False) as run:
         stage = Stage(run, "rl", Optimiser(tiny_policy.trainable(), recipe.rl.optimiser, 4))
-        chosen = prompt_filter.choose_prompts(two_tasks(), tiny_policy, None, stage)
+        chosen = prompts.choose_prompts(two_tasks(), tiny_policy, None, stage)
     assert {name: len(examples) for name, examples in chosen.examples.items()} == {"a": 7, "b": 7}
     means = {(row["task"], row["id"]): row["mean"] for row in measured(run)}
     for name, examples in chosen.examples.items():

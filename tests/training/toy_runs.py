@@ -11,7 +11,7 @@ from plumbline.policies import open_policy
 from plumbline.policies.policy import Policy
 from plumbline.recipe import Recipe, parse_recipe
 from plumbline.runs.run import Run
-from plumbline.tasks.prompt_source import Source
+from plumbline.training.prompts import Source
 from tests.toy import ToyTask
 
 

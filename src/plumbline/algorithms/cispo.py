@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from plumbline.algorithms.algorithm import Algorithm, Scored, group_terms
-from plumbline.algorithms.objective import Losses, Normaliser, sum_over_units
+from plumbline.algorithms.algorithm import Algorithm, group_terms
+from plumbline.algorithms.objective import Batch, Loss, Normaliser, sum_over_units
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,11 +41,11 @@ class Cispo(Algorithm):
     clip_high: float = Field(default=0.2, gt=0)
     """The weight of a token rises to 1 + clip_high and no further."""
 
-    def surrogate(self, scored: Scored) -> Losses:
-        """See `Algorithm.surrogate`."""
+    def loss(self, batch: Batch) -> Loss:
+        """See `Algorithm.loss`."""
 
         def truncated(new: Tensor, ratio: Tensor, advantages: Tensor) -> tuple[Tensor, Tensor]:
             bound = 1 + self.clip_high
             return -ratio.detach().clamp(max=bound) * advantages * new, ratio.detach() > bound
 
-        return sum_over_units(truncated, scored, group_terms(scored, "token", exact=True))
+        return sum_over_units(truncated, batch, group_terms(batch, "token", exact=True))

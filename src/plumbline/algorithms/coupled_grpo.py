@@ -20,8 +20,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from plumbline.algorithms.algorithm import BoundAlgorithm
-from plumbline.algorithms.scoring_targets import MaskSample, MaskSampler
+from plumbline.algorithms.algorithm import BoundAlgorithm, MaskSample, MaskSampler
 
 
 def sample_masks(length: int, mask_samples: int, rng: np.random.Generator) -> Iterator[MaskSample]:

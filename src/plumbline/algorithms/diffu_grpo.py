@@ -15,19 +15,12 @@ sampler's distribution; it is kept as a baseline.
 Edge case. What makes the answer hang together cannot be learnt: no token sees another.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 import numpy as np
 
-from plumbline.algorithms.algorithm import Clipped
-from plumbline.algorithms.scoring_targets import (
-    MaskSample,
-    Scores,
-    ScoringTarget,
-    make_bound_targets,
-)
-from plumbline.records import Trajectory
+from plumbline.algorithms.algorithm import Clipped, MaskSample, MaskSampler
 
 
 def sample_masks(length: int, mask_samples: int, rng: np.random.Generator) -> Iterator[MaskSample]:  # noqa: ARG001 - nothing is drawn
@@ -42,8 +35,7 @@ class DiffuGrpo(Clipped):
     likelihood: ClassVar[str] = "diffu"
     name: Literal["diffu_grpo"] = "diffu_grpo"
 
-    def targets(
-        self, policy: Scores, trajectories: Sequence[Trajectory], rng: np.random.Generator
-    ) -> list[ScoringTarget]:
-        """See `Algorithm.targets`."""
-        return make_bound_targets(policy, trajectories, sample_masks, 1, rng)
+    @property
+    def masks(self) -> tuple[MaskSampler, int]:
+        """See `Algorithm.masks`."""
+        return sample_masks, 1

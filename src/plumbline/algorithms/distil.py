@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from plumbline.algorithms.algorithm import Clipped
 from plumbline.algorithms.objective import Normaliser
+from plumbline.records import Group
 
 
 class Distil(Clipped):
@@ -33,10 +34,11 @@ class Distil(Clipped):
 
     title: ClassVar[str] = "Distillation"
     uses_group_baseline: ClassVar[bool] = False
+    needs_teacher: ClassVar[bool] = True
 
     name: Literal["distil"] = "distil"
     normaliser: Normaliser = "dapo"
 
-    def advantages(self, rewards: NDArray[np.float64]) -> NDArray[np.float64]:
+    def advantages(self, group: Group) -> NDArray[np.float64]:
         """See `Algorithm.advantages`: none."""
-        return np.zeros_like(rewards)
+        return np.zeros(len(group.rollouts))

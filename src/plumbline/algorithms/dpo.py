@@ -19,53 +19,73 @@ first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar, Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from plumbline.algorithms.advantages import has_signal
+from plumbline.algorithms.algorithm import has_signal
+from plumbline.algorithms.objective import Target
 from plumbline.algorithms.rft import SubsetAlgorithm
 from plumbline.records import Group
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Dpo(SubsetAlgorithm):
     """Direct preference optimisation of the best against the worst answer to each prompt."""
 
     title: ClassVar[str] = "DPO"
-    pairwise: ClassVar[bool] = True
+    uses_reference: ClassVar[bool] = True
+    own_metrics: ClassVar[tuple[str, ...]] = ("train/reward_margin",)
 
     name: Literal["dpo"] = "dpo"
     beta: float = Field(default=0.1, gt=0)
     """How little a pair may move from the reference."""
 
-    def group_advantages(self, group: Group) -> NDArray[np.float64]:
-        """See `Algorithm.group_advantages`: 1 for the best, -1 for the worst."""
+    def advantages(self, group: Group) -> NDArray[np.float64]:
+        """See `Algorithm.advantages`: 1 for the best, -1 for the worst."""
         rewards, signs = group.rewards(), np.zeros(len(group.rollouts))
         if has_signal(rewards):
             signs[np.nanargmax(rewards)], signs[np.nanargmin(rewards)] = 1.0, -1.0
         return signs
 
+    def shuffle(
+        self, advantages: Sequence[NDArray[np.float64]], rng: np.random.Generator
+    ) -> list[NDArray[np.float64]]:
+        """See `Algorithm.shuffle`: pairs stay pairs, and are turned round or not."""
+        return [float(rng.choice([-1, 1])) * each for each in advantages]
+
     def weights(self, lengths: Sequence[int], max_tokens: int) -> NDArray[np.float64]:  # noqa: ARG002
         """See `Algorithm.weights`: one over the pairs."""
         return np.full(len(lengths), 2 / max(int(np.count_nonzero(lengths)), 1))
 
-    def pair(
-        self, signs: NDArray[np.float64], gained: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], float, float]:
-        """What each answer counts, as above.
+    def prepare(
+        self, targets: Sequence[Target], score: Callable[[], Sequence[Tensor]]
+    ) -> tuple[Sequence[Target], Mapping[str, float]]:
+        """See `Algorithm.prepare`: what each answer counts, by the margin of its pair.
 
-        Args:
-            signs: [n] 1 for the best and -1 for the worst of a pair; the k-th best belongs to the
-                k-th worst.
-            gained: [n] new - reference of whole answers [nats].
-
-        Returns:
-            Advantages [n], the loss, and the mean of m.
+        The k-th best answer belongs to the k-th worst.
         """
-        margins = self.beta * (gained[signs > 0] - gained[signs < 0])
-        weights = np.zeros_like(gained)
-        weights[signs > 0] = weights[signs < 0] = self.beta / (1 + np.exp(margins))
-        return signs * weights, float(np.logaddexp(0, -margins).mean()), float(margins.mean())
+        rollouts = {id(target.rollout): target.rollout for target in targets}
+        gained = dict.fromkeys(rollouts, 0.0)  # new - reference of whole answers [nats]
+        for target, new in zip(targets, score(), strict=True):
+            assert target.reference is not None
+            gained[id(target.rollout)] += float((new - target.reference).sum())
+        signs = np.sign([rollout.advantage for rollout in rollouts.values()])
+        gains = np.array([gained[key] for key in rollouts])
+        margins = self.beta * (gains[signs > 0] - gains[signs < 0])
+        counts = np.zeros_like(gains)
+        counts[signs > 0] = counts[signs < 0] = self.beta / (1 + np.exp(margins))
+        paired = {
+            key: replace(rollout, advantage=float(advantage))
+            for (key, rollout), advantage in zip(rollouts.items(), signs * counts, strict=True)
+        }
+        return [replace(target, rollout=paired[id(target.rollout)]) for target in targets], {
+            "train/loss": float(np.logaddexp(0, -margins).mean()),
+            "train/reward_margin": float(margins.mean()),
+        }

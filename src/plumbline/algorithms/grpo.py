@@ -27,17 +27,11 @@ from typing import Literal
 
 import numpy as np
 
-from plumbline.algorithms.algorithm import Clipped
-from plumbline.algorithms.objective import Level
-from plumbline.algorithms.scoring_targets import (
-    Pick,
-    Scores,
-    ScoringTarget,
-    make_trajectory_targets,
-)
+from plumbline.algorithms.algorithm import Clipped, Pick, Scores, make_trajectory_targets
+from plumbline.algorithms.objective import Level, Target
 from plumbline.config.section import PositiveInt
 from plumbline.errors import RecipeError
-from plumbline.records import Sampling, Trajectory
+from plumbline.records import Rollout, Sampling
 
 
 class Grpo(Clipped):
@@ -67,11 +61,15 @@ class Grpo(Clipped):
             )
 
     def targets(
-        self, policy: Scores, trajectories: Sequence[Trajectory], rng: np.random.Generator
-    ) -> list[ScoringTarget]:
+        self, policy: Scores, rollouts: Sequence[Rollout], rng: np.random.Generator
+    ) -> list[Target]:
         """See `Algorithm.targets`: `keep` of the steps, where it is set."""
         # one that ends early makes fewer
-        allowed = min(t.sampling.most_steps or len(t.transitions) for t in trajectories)
+        allowed = min(
+            turn.sampling.most_steps or len(turn.transitions)
+            for rollout in rollouts
+            for turn in rollout.turns
+        )
         if self.keep is not None and (self.keep > allowed or not policy.stepwise):
             of = (
                 f"a trajectory has {allowed} steps"
@@ -84,6 +82,4 @@ class Grpo(Clipped):
                 if policy.stepwise
                 else "leave it out",
             )
-        return make_trajectory_targets(
-            trajectories, self.keep, self.pick, rng, split=policy.stepwise
-        )
+        return make_trajectory_targets(rollouts, self.keep, self.pick, rng, split=policy.stepwise)

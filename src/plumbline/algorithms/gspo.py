@@ -23,10 +23,9 @@ from typing import Literal
 
 import numpy as np
 
-from plumbline.algorithms.algorithm import Clipped
-from plumbline.algorithms.objective import Level
-from plumbline.algorithms.scoring_targets import Scores, ScoringTarget, make_trajectory_targets
-from plumbline.records import Trajectory
+from plumbline.algorithms.algorithm import Clipped, Scores, make_trajectory_targets
+from plumbline.algorithms.objective import Level, Target
+from plumbline.records import Rollout
 
 
 class Gspo(Clipped):
@@ -42,9 +41,9 @@ class Gspo(Clipped):
     def targets(
         self,
         policy: Scores,  # noqa: ARG002
-        trajectories: Sequence[Trajectory],
+        rollouts: Sequence[Rollout],
         rng: np.random.Generator,
-    ) -> list[ScoringTarget]:
+    ) -> list[Target]:
         """See `Algorithm.targets`: one target holds all of a rollout, because its ratio needs all
         terms in one micro-batch."""
-        return make_trajectory_targets(trajectories, None, "stratified", rng, split=False)
+        return make_trajectory_targets(rollouts, None, "stratified", rng, split=False)

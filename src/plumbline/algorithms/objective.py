@@ -36,13 +36,14 @@ TRL's loss and gradient on its batches.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from plumbline.records import Rollout, Terms, Trajectory
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -117,11 +118,11 @@ def group_units(
 
 
 @dataclass(frozen=True, slots=True)
-class Losses:
-    """What one micro-batch contributes: the loss to differentiate, and sums over its units for the
+class Loss:
+    """What one micro-batch contributes: the value to differentiate, and sums over its units for the
     metrics."""
 
-    loss: Tensor  # scalar
+    value: Tensor  # scalar
     # number of units that the clip acted on; None where nothing is clipped
     clipped: Tensor | None = None
     # number of units whose importance weight was cut; None where there is none
@@ -132,21 +133,36 @@ class Losses:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ComparedTerms:
+class Target:
+    """States to score of one turn of a rollout."""
+
+    rollout: Rollout
+    """Whose turn it is: its advantage and weight are the target's."""
+    trajectory: Trajectory
+    """The turn with the steps to score; each step has its weight."""
+    old: Tensor | None = None
+    """Log-probabilities before the first update; None where the sampler's records are, or they are
+    the new ones."""
+    reference: Tensor | None = None
+    """Log-probabilities under the reference's weights, where they are asked for."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
     """The terms [N] of one micro-batch under the weights being trained, and what they are compared
     with."""
 
-    new: Tensor  # [N] log-probabilities under the weights being trained, with gradient
-    old: Tensor  # [N] under the weights that sampled
+    targets: Sequence[Target]  # the owners of the terms
+    terms: Terms
+    old: Tensor  # [N] log-probabilities under the weights that sampled
     advantage: Tensor  # [N] of each term's rollout
     weight: Tensor  # [N] of each term's rollout, from `weights`
     _: KW_ONLY
     # [N] under the reference weights, where a sampled KL is asked for
     reference: Tensor | None = None
     beta: float = 0.0  # weight of the KL
-    # [N] as the sampler recorded them, where `old` was scored again and `cap` is set
-    sampled: Tensor | None = None
-    cap: float = math.inf  # of the importance weights between the two
+    # of importance weights between `old`, which was scored again, and the sampler's records
+    cap: float | None = None
 
 
 OfUnit = Callable[["Tensor", "Tensor", "Tensor"], "tuple[Tensor, Tensor]"]
@@ -155,12 +171,12 @@ whether the clip acted on them [U] (bool)."""
 
 
 def clipped_surrogate(
-    terms: ComparedTerms, clip_low: float, clip_high: float, grouping: Units | None = None
-) -> Losses:
+    batch: Batch, clip_low: float, clip_high: float, grouping: Units | None = None
+) -> Loss:
     """The weighted sum above.
 
     Args:
-        terms: of the micro-batch.
+        batch: the micro-batch.
         clip_low: the ratio may fall to 1 - clip_low before the gradient stops.
         clip_high: the ratio may rise to 1 + clip_high.
         grouping: from `group_units`; None takes each term by itself.
@@ -173,10 +189,10 @@ def clipped_surrogate(
         )
         return -(ratio * advantages).minimum(bounded * advantages), stopped
 
-    return sum_over_units(clipped, terms, grouping)
+    return sum_over_units(clipped, batch, grouping)
 
 
-def sum_over_units(of_unit: OfUnit, terms: ComparedTerms, grouping: Units | None = None) -> Losses:
+def sum_over_units(of_unit: OfUnit, batch: Batch, grouping: Units | None = None) -> Loss:
     """A weighted sum over units of what `of_unit` makes of each, and the KL to a reference.
 
     The KL is estimated from the sampled terms: at the level of tokens by r * k3 with
@@ -186,12 +202,12 @@ def sum_over_units(of_unit: OfUnit, terms: ComparedTerms, grouping: Units | None
 
     Args:
         of_unit: the surrogate of single units.
-        terms: and `grouping`, see `clipped_surrogate`.
+        batch: and `grouping`, see `clipped_surrogate`.
     """
     import torch
 
-    new, old, reference = terms.new, terms.old, terms.reference
-    advantages, weight = terms.advantage, terms.weight
+    new, old, reference = batch.terms.logprobs, batch.old, batch.reference
+    advantages, weight = batch.advantage, batch.weight
     size = torch.ones_like(new)
     if grouping is not None:
         first = torch.zeros_like(grouping.owner).scatter_(
@@ -202,23 +218,22 @@ def sum_over_units(of_unit: OfUnit, terms: ComparedTerms, grouping: Units | None
         new, old = grouping.mean(new), grouping.mean(old)
         reference = None if reference is None else grouping.mean(reference)
     capped = None
-    if terms.sampled is not None:
-        importance = (
-            old - (terms.sampled if grouping is None else grouping.mean(terms.sampled))
-        ).exp()
-        capped = (importance > terms.cap).sum()
-        weight = weight * importance.clamp(max=terms.cap)
+    if batch.cap is not None:
+        sampled = batch.terms.recorded
+        importance = (old - (sampled if grouping is None else grouping.mean(sampled))).exp()
+        capped = (importance > batch.cap).sum()
+        weight = weight * importance.clamp(max=batch.cap)
     ratio = (new - old).exp()
     per_unit, clipped = of_unit(new, ratio, advantages)
     kl = None
     if reference is not None:
         away = reference - new
         estimate = away.exp() - away - 1 if grouping is None else away.square() / 2
-        per_unit = per_unit + terms.beta * (
+        per_unit = per_unit + batch.beta * (
             ratio * estimate if grouping is None else size * estimate
         )
         # A unit of n terms whose mean is m has the sum n m, so k2 of its sum is n^2 times that of
         # its mean.
         kl = (estimate.detach() * (1 if grouping is None else size.square())).sum()
-    loss = (per_unit * size * weight).sum()
-    return Losses(loss=loss, clipped=clipped.sum(), capped=capped, units=len(ratio), kl=kl)
+    value = (per_unit * size * weight).sum()
+    return Loss(value=value, clipped=clipped.sum(), capped=capped, units=len(ratio), kl=kl)

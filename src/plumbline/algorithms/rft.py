@@ -29,9 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from plumbline.algorithms.advantages import TOLERANCE
-from plumbline.algorithms.algorithm import Algorithm, Scored
-from plumbline.algorithms.objective import Losses, Normaliser
+from plumbline.algorithms.algorithm import TOLERANCE, Algorithm
+from plumbline.algorithms.objective import Batch, Loss, Normaliser
 from plumbline.config.section import PositiveInt
 from plumbline.records import Group
 
@@ -43,11 +42,10 @@ class SubsetAlgorithm(Algorithm):
     uses_ratio: ClassVar[bool] = False
     selects_subset: ClassVar[bool] = True
 
-    def surrogate(self, scored: Scored) -> Losses:
-        """See `Algorithm.surrogate`: -sum of weight * advantage * log p."""
-        return Losses(
-            -(scored.weight * scored.transition_weight * scored.advantage * scored.new).sum()
-        )
+    def loss(self, batch: Batch) -> Loss:
+        """See `Algorithm.loss`: -sum of weight * advantage * log p."""
+        terms = batch.terms
+        return Loss(-(batch.weight * terms.weight * batch.advantage * terms.logprobs).sum())
 
 
 class Rft(SubsetAlgorithm):
@@ -64,8 +62,8 @@ class Rft(SubsetAlgorithm):
     unverified: bool = False
     """Keep the first answers, whatever they earn: a control."""
 
-    def group_advantages(self, group: Group) -> NDArray[np.float64]:
-        """See `Algorithm.group_advantages`: 1 for a kept answer, 0 for the others."""
+    def advantages(self, group: Group) -> NDArray[np.float64]:
+        """See `Algorithm.advantages`: 1 for a kept answer, 0 for the others."""
         rewards, kept = group.rewards(), np.zeros(len(group.rollouts))
         if self.unverified:
             order, enough = list(range(len(rewards))), np.ones(len(rewards), dtype=bool)

@@ -21,17 +21,14 @@ upper and lower bound then differ by that sample's weight alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
 from plumbline.algorithms import espo, gdpo
-from plumbline.algorithms.algorithm import Algorithm, Scored
-from plumbline.algorithms.objective import Losses
-from plumbline.algorithms.scoring_targets import Scores, ScoringTarget, make_bound_targets
+from plumbline.algorithms.algorithm import Algorithm, MaskSampler
+from plumbline.algorithms.objective import Batch, Loss
 from plumbline.config.section import PositiveInt
-from plumbline.records import Trajectory
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -55,33 +52,29 @@ class Spg(Algorithm):
     """Whose mask samples."""
     mask_samples: PositiveInt = 1
 
-    def targets(
-        self, policy: Scores, trajectories: Sequence[Trajectory], rng: np.random.Generator
-    ) -> list[ScoringTarget]:
-        """See `Algorithm.targets`."""
-        return make_bound_targets(
-            policy, trajectories, MASK_SAMPLERS[self.bound], self.mask_samples, rng
-        )
+    @property
+    def masks(self) -> tuple[MaskSampler, int]:
+        """See `Algorithm.masks`."""
+        return MASK_SAMPLERS[self.bound], self.mask_samples
 
-    def surrogate(self, scored: Scored) -> Losses:
-        """See `Algorithm.surrogate`."""
-        place = _number_positions(scored)
-        return Losses(
-            sandwich_loss(
-                scored.new, scored.transition_weight, place, scored.advantage, scored.weight
-            )
+    def loss(self, batch: Batch) -> Loss:
+        """See `Algorithm.loss`."""
+        terms, place = batch.terms, _number_positions(batch)
+        return Loss(
+            sandwich_loss(terms.logprobs, terms.weight, place, batch.advantage, batch.weight)
         )
 
 
-def _number_positions(scored: Scored) -> Tensor:
+def _number_positions(batch: Batch) -> Tensor:
     """A number [N] for each term, equal where the same token of the same rollout was looked at."""
     import torch
 
     positions = np.concatenate(
-        [step.positions for target in scored.targets for step in target.trajectory.transitions]
+        [step.positions for target in batch.targets for step in target.trajectory.transitions]
     )
     longest = int(positions.max()) + 1
-    return scored.owner * longest + torch.from_numpy(positions).to(scored.owner.device)
+    owner = batch.terms.owner
+    return owner * longest + torch.from_numpy(positions).to(owner.device)
 
 
 def sandwich_loss(

@@ -19,19 +19,16 @@ exactly 0.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.algorithms import coupled_grpo, diffu_grpo, espo, gdpo
-from plumbline.algorithms.advantages import has_signal
-from plumbline.algorithms.algorithm import Algorithm, Scored
-from plumbline.algorithms.objective import Losses
-from plumbline.algorithms.scoring_targets import Scores, ScoringTarget, make_bound_targets
+from plumbline.algorithms.algorithm import Algorithm, MaskSampler, has_signal
+from plumbline.algorithms.objective import Batch, Loss
 from plumbline.config.section import PositiveInt
-from plumbline.records import Trajectory
+from plumbline.records import Group
 
 MASK_SAMPLERS = {
     "diffu": diffu_grpo.sample_masks,
@@ -55,8 +52,9 @@ class Wd1(Algorithm):
     scale_advantages: Literal["none"] = "none"
     """The softmax is the scale."""
 
-    def advantages(self, rewards: NDArray[np.float64]) -> NDArray[np.float64]:
+    def advantages(self, group: Group) -> NDArray[np.float64]:
         """See `Algorithm.advantages`."""
+        rewards = group.rewards()
         result = np.zeros_like(rewards)
         if has_signal(rewards):
             judged = ~np.isnan(rewards)
@@ -65,16 +63,12 @@ class Wd1(Algorithm):
             result[judged] = up / up.sum() - down / down.sum()
         return result
 
-    def targets(
-        self, policy: Scores, trajectories: Sequence[Trajectory], rng: np.random.Generator
-    ) -> list[ScoringTarget]:
-        """See `Algorithm.targets`."""
-        return make_bound_targets(
-            policy, trajectories, MASK_SAMPLERS[self.bound], self.mask_samples, rng
-        )
+    @property
+    def masks(self) -> tuple[MaskSampler, int]:
+        """See `Algorithm.masks`."""
+        return MASK_SAMPLERS[self.bound], self.mask_samples
 
-    def surrogate(self, scored: Scored) -> Losses:
-        """See `Algorithm.surrogate`."""
-        return Losses(
-            -(scored.new * scored.transition_weight * scored.advantage * scored.weight).sum()
-        )
+    def loss(self, batch: Batch) -> Loss:
+        """See `Algorithm.loss`."""
+        terms = batch.terms
+        return Loss(-(terms.logprobs * terms.weight * batch.advantage * batch.weight).sum())

@@ -52,8 +52,7 @@ PATIENCE = 10.0  # seconds that the head of the cluster may be out of reach
 LOOK = 1.0  # seconds of waiting between looks at the head
 # The address of a node of this machine: on Linux, Ray replaces 127.0.0.1 by the machine's own.
 LOOPBACK = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
-Verdict = tuple[Outcome, Score]
-Told = tuple[Sequence[Message] | None, Verdict | None]
+Told = tuple[Sequence[Message] | None, tuple[Outcome, Score] | None]
 Work = Callable[..., Any]  # called with the policy, and with further arguments
 # where a run was started, and what its user consented to (`plumbline.config.imports`)
 Home = tuple[Path, str]
@@ -323,16 +322,16 @@ class _Spread(TaskAdapter):
         """See `Task.judges`."""
         return self.pool.count
 
-    def judge(self, example: Example, completion: str) -> Verdict:
+    def judge(self, example: Example, completion: str) -> tuple[Outcome, Score]:
         """See `Task.judge`."""
         return unwrap_result(self.judge_group(example, [completion])[0])
 
     def judge_group(
         self, example: Example, completions: Sequence[str]
-    ) -> Sequence[Verdict | Failure]:
+    ) -> Sequence[tuple[Outcome, Score] | Failure]:
         """See `Task.judge_group`: of any task, because a call to a worker costs about as much as a
         query."""
-        found: Sequence[Verdict | Failure] = self.pool.call(
+        found: Sequence[tuple[Outcome, Score] | Failure] = self.pool.call(
             "judge", pickle.dumps(example), list(completions)
         )[0]
         return found
@@ -362,7 +361,7 @@ class SpreadEpisode:
             "tell", self.name, self.example, self.texts, wanted=self._lives
         )
 
-    def result(self) -> Verdict:
+    def result(self) -> tuple[Outcome, Score]:
         """See `Episode.result`."""
         assert self._found[1] is not None, "an episode comes to nothing before its first answer"
         return self._found[1]
@@ -405,7 +404,9 @@ class TaskWorker:
         self.episodes: dict[str, Episode] = {}  # those that are not over, the oldest first
 
     @_keep_name()
-    def judge(self, example: bytes, completions: Sequence[str]) -> Sequence[Verdict | Failure]:
+    def judge(
+        self, example: bytes, completions: Sequence[str]
+    ) -> Sequence[tuple[Outcome, Score] | Failure]:
         """The verdicts of texts of one prompt, together where the task can do that."""
         task, asked = self.task, self.example(example)
         together = task.judge_group(asked, completions) if len(completions) > 1 else None

@@ -10,9 +10,19 @@ from typing import Any
 
 from plumbline.errors import DataError
 from plumbline.policies.policy import Sampler
-from plumbline.records import Evaluation, Example, Group, Judged, Key, Rollout, Sampling, Unjudged
+from plumbline.records import (
+    Evaluation,
+    Example,
+    Group,
+    Judged,
+    Key,
+    Rollout,
+    Sampling,
+    Unjudged,
+    Verdict,
+)
 from plumbline.rollouts.collect import collect
-from plumbline.rollouts.reward_workers import RewardWorkers, Verdict, check_failures
+from plumbline.rollouts.reward_workers import RewardWorkers, check_failures
 from plumbline.runs.evaluations import PartialEvaluation
 from plumbline.tasks import Progress, silent
 from plumbline.tasks.task import Task, gold_of
@@ -158,9 +168,7 @@ def references_of(task: Task, examples: Sequence[Example]) -> tuple[str, ...]:
 def _row_of_group(group: Group) -> Judged | Unjudged:
     """The row of a group's only answer."""
     (rollout,) = group.rollouts
-    return _row(
-        group.example, rollout.text, (rollout.outcome, rollout.score, rollout.failure), rollout
-    )
+    return _row(group.example, rollout.text, rollout.verdict, rollout)
 
 
 def _row(

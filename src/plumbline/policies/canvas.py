@@ -23,12 +23,20 @@ from plumbline.errors import DataError, ModelError, RecipeError
 from plumbline.policies.chunks import Chunk, SamplingT
 from plumbline.policies.opening import saved_settings
 from plumbline.policies.options import DenoisingModel
-from plumbline.policies.policy import Demonstration, Terms, common_sampling
+from plumbline.policies.policy import Demonstration, common_sampling
 from plumbline.policies.pretrained.adapters import ORIGINAL, lora_layers
 from plumbline.policies.pretrained.causal_model import Loaded
 from plumbline.policies.pretrained.policy import PretrainedPolicy
 from plumbline.policies.sampling_distribution import check_drawn
-from plumbline.records import Finish, Message, Request, SteppedSampling, Trajectory, Transition
+from plumbline.records import (
+    Finish,
+    Message,
+    Request,
+    SteppedSampling,
+    Terms,
+    Trajectory,
+    Transition,
+)
 
 HIDDEN = "\N{LIGHT SHADE}"
 """What a hidden place is shown as."""

@@ -14,7 +14,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, Protocol
@@ -25,7 +24,7 @@ from numpy.typing import NDArray
 from plumbline.errors import RecipeError
 from plumbline.policies.memory import Say, ignore_message
 from plumbline.recipe.families import explain_lacking, foreign_error
-from plumbline.records import Message, Request, Sampling, Trajectory, Transition
+from plumbline.records import Message, Request, Sampling, Terms, Trajectory, Transition
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,66 +32,6 @@ if TYPE_CHECKING:
     from plumbline.policies.chunks import Watch
     from plumbline.policies.sampling_distribution import Noise
     from plumbline.policies.token_logprobs import TokenDistributions
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Terms:
-    """The log-probabilities of recorded choices under some weights, flat, and whose they are.
-
-    The order is that of `Trajectory.logprobs`: trajectory by trajectory, transition by transition,
-    its tokens and then the choice of its positions where one was made.
-
-    Example: two trajectories of one transition with 2 and 1 tokens give logprobs [3], owner [0, 0,
-        1] and
-    transition [0, 0, 1].
-    """
-
-    logprobs: Tensor  # [N], float32, differentiable unless scored without gradient
-    recorded: Tensor  # [N], float32, what the sampler wrote down
-    owner: Tensor  # [N], int64, index into the scored trajectories
-    transition: Tensor  # [N], int64, index of the transition among all scored ones
-    weight: Tensor  # [N], float32, the transition's weight: 1 unless only some are scored
-    selection: Tensor  # [N], bool: the term is a choice of positions, not a token
-    divergence: Tensor | None = None
-    """KL of each scored transition from these weights to the reference, in closed form, where it
-    was asked for."""
-
-    @classmethod
-    def of(
-        cls, trajectories: Sequence[Trajectory], logprobs: Tensor, divergence: Tensor | None = None
-    ) -> Terms:
-        """Lay out log-probabilities [N], given in the order above, with everything that the records
-        say about them."""
-        import torch
-
-        steps = [
-            (index, each)
-            for index, trajectory in enumerate(trajectories)
-            for each in trajectory.transitions
-        ]
-        counts = torch.tensor(
-            [len(each.tokens) + (each.selection is not None) for _, each in steps]
-        )
-        choices = [
-            [False] * len(each.tokens) + [True] * (each.selection is not None) for _, each in steps
-        ]
-
-        def of_terms(values: list[float]) -> Tensor:
-            return torch.tensor(values).repeat_interleave(counts).to(logprobs.device)
-
-        return cls(
-            logprobs=logprobs,
-            recorded=torch.from_numpy(np.concatenate([one.logprobs for one in trajectories])).to(
-                logprobs.device
-            ),
-            owner=of_terms([index for index, _ in steps]),
-            transition=of_terms(list(range(len(steps)))),
-            weight=of_terms([float(each.weight) for _, each in steps]),
-            selection=torch.tensor(
-                [*chain.from_iterable(choices)], dtype=torch.bool, device=logprobs.device
-            ),
-            divergence=divergence,
-        )
 
 
 class Constraint(Protocol):
@@ -317,7 +256,7 @@ class Policy(ABC):
         raise self._lacks("encode")
 
     def mask_positions(self, trajectory: Trajectory, hidden: NDArray[np.bool_]) -> Transition:  # noqa: ARG002
-        """See `plumbline.algorithms.scoring_targets.Scores.mask_positions`.
+        """See `plumbline.algorithms.algorithm.Scores.mask_positions`.
 
         Raises:
             RecipeError: by default, because the family cannot score an answer with positions

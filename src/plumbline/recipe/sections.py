@@ -450,9 +450,9 @@ class RlSection(Section):
                 f"rl.algorithm: {how.name} compares the answers to a prompt: rl.group_size is 2 at "
                 "least"
             )
-        if how.name == "distil" and (self.beta == 0 or self.teacher is None):
+        if how.needs_teacher and (self.beta == 0 or self.teacher is None):
             raise ValueError(
-                "rl.algorithm: distil learns from a teacher alone: give rl.teacher, and rl.beta: 1"
+                f"rl.algorithm: {how.name} learns from a teacher alone: give rl.teacher, and rl.beta: 1"
             )
         if self.teacher is not None and self.beta == 0:
             raise ValueError("rl.teacher is who the KL is measured to: give rl.beta")

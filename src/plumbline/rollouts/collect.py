@@ -5,15 +5,14 @@ against sampled), so both call `collect`.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from plumbline.errors import DataError
-from plumbline.policies.policy import Sampler
+from plumbline.policies.policy import Engine, Policy, Sampler
 from plumbline.records import Example, Group, Key, Request, Rollout, Sampling, Trajectory
 from plumbline.rollouts.reward_workers import RewardWorkers, check_failures
-from plumbline.tasks.prompt_source import Source
 from plumbline.tasks.task import Task
 
 
@@ -58,16 +57,12 @@ class TaskPart:
     key: Key
 
 
-def task_parts(
-    source: Source, prompts: Mapping[str, Sequence[Example]], key: Key
-) -> list[TaskPart]:
-    """What is collected of each task for these prompts; of several tasks a key ends with the task's
-    name."""
-    return [
-        TaskPart(name, source.tasks[name], examples, (*key, *([name] if name else [])))
-        for name, examples in prompts.items()
-        if examples
-    ]
+def hand_over(policy: Policy, version: int, engine: Engine | None) -> None:
+    """Let the policy's present weights draw what follows as this version: its own sampler, and the
+    engine."""
+    policy.publish(version)
+    if engine is not None:
+        engine.take(policy, version)
 
 
 def check_judged(groups: Sequence[Group]) -> None:
@@ -79,7 +74,8 @@ def check_judged(groups: Sequence[Group]) -> None:
     for task in dict.fromkeys(group.task for group in groups):
         rollouts = [rollout for group in groups if group.task == task for rollout in group.rollouts]
         check_failures(
-            [str(one.failure) for one in rollouts if one.failure is not None], len(rollouts)
+            [str(one.verdict.failure) for one in rollouts if one.verdict.failure is not None],
+            len(rollouts),
         )
 
 
@@ -166,19 +162,15 @@ def _groups(
     part: TaskPart, workers: RewardWorkers, attempts: Sequence[_Attempt], copies: int
 ) -> Iterator[Group]:
     """One group an example, once all is judged."""
-    rollouts = []
-    for attempt in attempts:
-        outcome, score, failure = workers.result(attempt.prompt, attempt.copy)
-        rollouts.append(
-            Rollout(
-                turns=tuple(attempt.turns),
-                outcome=outcome,
-                score=score,
-                failure=failure,
-                asked=tuple(attempt.asked),
-                cut=attempt.cut,
-            )
+    rollouts = [
+        Rollout(
+            turns=tuple(attempt.turns),
+            verdict=workers.result(attempt.prompt, attempt.copy),
+            asked=tuple(attempt.asked),
+            cut=attempt.cut,
         )
+        for attempt in attempts
+    ]
     for prompt, example in enumerate(part.examples):
         group = tuple(rollouts[prompt * copies : (prompt + 1) * copies])
         yield Group(example=example, rollouts=group, task=part.name)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from plumbline.errors import EngineError, RewardError, TrainingStopped
-from plumbline.records import Example, Failure, Message, Outcome, Score
+from plumbline.records import Example, Failure, Message, Outcome, Verdict
 from plumbline.tasks.task import Episode, Task, episode_of
 
 MAX_FAILED = 0.2
@@ -24,7 +24,6 @@ FEW_FAILED = 2
 _in_place = threading.Lock()
 """A task without threads is judged by one at a time, also where an evaluation and an async
 sampler do so at once."""
-Verdict = tuple[Outcome, Score | None, Failure | None]
 _FAILED = Outcome(how="failed")
 STOPS = (EngineError, RewardError)
 """No failures of a single verdict: what judges is gone, or the task's scoring function returns what
@@ -180,13 +179,12 @@ class RewardWorkers:
             try:
                 verdicts = self.task.judge_group(self.examples[prompt], [text for _, text in texts])
                 if verdicts is not None:
-                    found: dict[tuple[int, int], Verdict] = {
-                        (prompt, copy): (_FAILED, None, each)
+                    self._results |= {
+                        (prompt, copy): Verdict(_FAILED, failure=each)
                         if isinstance(each, Failure)
-                        else (*each, None)
+                        else Verdict(*each)
                         for (copy, _), each in zip(texts, verdicts, strict=True)
                     }
-                    self._results |= found
                     return
             except STOPS:
                 raise
@@ -205,14 +203,11 @@ class RewardWorkers:
                 self._episodes[place] = episode_of(self.task, self.examples[place[0]])
             episode = self._episodes[place]
             episode.tell(text)
-            self._results[place] = (*episode.result(), None)
+            self._results[place] = Verdict(*episode.result())
             if (messages := episode.ask()) is not None:
                 self._prompts[place] = messages
         except STOPS:
             raise
         except Exception as error:  # noqa: BLE001 - the boundary to a task's code, see `judge_texts`
-            self._results[place] = (
-                _FAILED,
-                None,
-                Failure(cause=type(error).__name__, detail=str(error)[:500]),
-            )
+            failure = Failure(cause=type(error).__name__, detail=str(error)[:500])
+            self._results[place] = Verdict(_FAILED, failure=failure)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from plumbline.tasks.cases import Case, Label
 
 T = TypeVar("T")
-Verdict = tuple[Outcome, Score]
 Replayed = tuple[Sequence[Mistake], Sequence[Frame]]
 Baseline = Callable[[Sequence[Example]], list[str]]
 """A way to answer without the knowledge that the task is about: a completion for each example."""
@@ -65,7 +64,7 @@ class Episode(Protocol):
         """Take the answer to what was asked."""
         ...
 
-    def result(self) -> Verdict:
+    def result(self) -> tuple[Outcome, Score]:
         """What the answers so far come to, from the first on: an episode may be ended before it is
         over."""
         ...
@@ -76,7 +75,7 @@ class OneTurn:
 
     def __init__(self, task: "Task", example: Example) -> None:
         self.task, self.example = task, example
-        self.found: Verdict | None = None
+        self.found: tuple[Outcome, Score] | None = None
 
     def ask(self) -> Sequence[Message] | None:
         """See `Episode.ask`."""
@@ -86,7 +85,7 @@ class OneTurn:
         """See `Episode.tell`."""
         self.found = self.task.judge(self.example, text)
 
-    def result(self) -> Verdict:
+    def result(self) -> tuple[Outcome, Score]:
         """See `Episode.result`.
 
         Raises:
@@ -131,7 +130,7 @@ class Task:
         """
         raise NotImplementedError
 
-    def judge(self, example: Example, completion: str) -> Verdict:
+    def judge(self, example: Example, completion: str) -> tuple[Outcome, Score]:
         """What a completion came to, and what it is worth. Never raises, whatever the text."""
         raise NotImplementedError
 
@@ -173,7 +172,7 @@ class Task:
         self,
         example: Example,  # noqa: ARG002
         completions: Sequence[str],  # noqa: ARG002
-    ) -> Sequence[Verdict | Failure] | None:
+    ) -> Sequence[tuple[Outcome, Score] | Failure] | None:
         """What `judge` gives for each of them, in order, in one call; a `Failure` in the place of
         one for which it would raise. None where each is to be judged by itself."""
         return None
@@ -258,7 +257,7 @@ class Task:
 
     def judge_rows(
         self, examples: Sequence[Example], completions: Sequence[str]
-    ) -> Sequence[Verdict]:
+    ) -> Sequence[tuple[Outcome, Score]]:
         """What `judge` gives for a completion of each example; in one call, where it can."""
         return list(map(self.judge, examples, completions))
 

@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from plumbline.records import Example
 from plumbline.tasks.task import Task
 
 Splits = Mapping[str, Sequence[Example]]
+Mix = Literal["tasks", "examples"]
+"""What a weight weighs: its task as a whole, or each of its training examples."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,3 +58,19 @@ class TaskData:
     def called(self) -> str:
         """With a colon, for the beginning of a sentence about one of several tasks."""
         return f"{self.name}: " if self.name else ""
+
+
+def task_shares(
+    weights: Mapping[str, float], sizes: Mapping[str, int], mix: Mix
+) -> dict[str, float]:
+    """The tasks' shares of a step's prompts.
+
+    Args:
+        weights: of the tasks, by name.
+        sizes: how many training examples each has.
+        mix: what a weight weighs.
+    """
+    heavy = {
+        name: weight * (sizes[name] if mix == "examples" else 1) for name, weight in weights.items()
+    }
+    return {name: weight / sum(heavy.values()) for name, weight in heavy.items()}

@@ -18,32 +18,22 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from plumbline.policies.policy import Engine, Policy, Sampler
 from plumbline.recipe import RlSection
-from plumbline.records import Group, Message, Request, Sampling, Trajectory
+from plumbline.records import Message, Request, Sampling, Trajectory
+from plumbline.rollouts.collect import hand_over
 from plumbline.training import guards
+from plumbline.training.prompts import StepRollouts
 from plumbline.training.stage import Stage
 from plumbline.training.update import probe_gap
 
-Draw = Callable[[Sampler, int], tuple[list[Group], Mapping[str, float | None]]]
-"""Draws and judges the rollouts of a step; gives figures of them beside."""
-
-
-@dataclass(frozen=True, slots=True)
-class StepRollouts:
-    """The judged rollouts of a step."""
-
-    groups: list[Group]
-    gap: float | None
-    """Mean |scored - recorded| log-probability [nats] of one rollout under the weights that drew
-    it; None on-policy, where the update measures it on all of them."""
-    figures: Mapping[str, float | None] = field(default_factory=dict)
-    """Of what was drawn, and what an engine found of the weights that drew."""
+Draw = Callable[[Sampler, int], StepRollouts]
+"""Draws and judges the rollouts of a step."""
 
 
 @contextmanager
@@ -53,14 +43,13 @@ def open_rollouts(
     """A function that gives the rollouts of a step, called once for each, in order, before it
     changes the weights.
 
-    Each call publishes the policy's present weights as the version of that step. Off-policy by
-    k steps, the sampler begins to draw with them what is trained on k steps later; on-policy the
-    policy itself draws, at once.
+    Each call publishes the policy's present weights as the version of that step, and the sampler
+    begins to draw with them what is trained on k steps later.
 
     Args:
         policy: what is trained.
-        draw: is called in a thread of its own off-policy; what it raises is raised to
-            whoever asks for the step. Leaving the block ends it after the answer in progress.
+        draw: is called in a thread of its own; what it raises is raised to whoever asks for the
+            step. Leaving the block ends it after the answer in progress.
         section: the recipe's; its `off_policy_steps` are the versions that the sampler is behind.
         progress: of the stage; its checkpoints keep the versions that a resumed run draws with once
             more.
@@ -71,15 +60,6 @@ def open_rollouts(
             (`rl.max_gap`).
     """
     behind = section.off_policy_steps
-    if behind == 0:
-
-        def draw_now(step: int) -> StepRollouts:
-            hand_over(policy, step, engine)
-            groups, figures = draw(engine or policy, step)
-            return StepRollouts(groups, None, {**figures, **(engine.figures if engine else {})})
-
-        yield draw_now
-        return
     twin = copy.deepcopy(policy)
     sampler = _StoppableSampler(engine or twin)
     waiting: dict[int, Future[StepRollouts]] = {}
@@ -94,11 +74,11 @@ def open_rollouts(
                 for name, weight in twin.trainable().items():
                     weight.copy_(weights[name])
             hand_over(twin, version, engine)
-            groups, figures = draw(sampler, step)
-            probed = groups[0].rollouts[0].turns
+            drawn = draw(sampler, step)
+            probed = drawn.groups[0].rollouts[0].turns
             gap = probe_gap(twin, probed)
             guards.check_gap(gap, section.max_gap, probed[0].sampling, twin.family)
-            return StepRollouts(groups, gap, {**figures, **(engine.figures if engine else {})})
+            return replace(drawn, gap=gap)
 
         def submit_step(step: int) -> None:
             if step < progress.optimiser.total:
@@ -126,14 +106,6 @@ def open_rollouts(
         finally:
             sampler.stopped.set()
             thread.shutdown(cancel_futures=True)
-
-
-def hand_over(policy: Policy, version: int, engine: Engine | None) -> None:
-    """Let the policy's present weights draw what follows as this version: its own sampler, and the
-    engine."""
-    policy.publish(version)
-    if engine is not None:
-        engine.take(policy, version)
 
 
 class _StoppableSampler:

@@ -48,9 +48,9 @@ from plumbline.runs.run import RUN, Observer, Run
 from plumbline.seeds import derive
 from plumbline.storage import read_object
 from plumbline.tasks import open_task
-from plumbline.tasks.prompt_source import Source, task_shares
 from plumbline.tasks.task import Task, gold_of
-from plumbline.tasks.task_data import TaskData
+from plumbline.tasks.task_data import TaskData, task_shares
+from plumbline.training.prompts import Source
 from plumbline.training.stage_evaluations import (
     evaluate_inside,
     evaluate_stage,
@@ -270,7 +270,7 @@ def _supervise(run: Run, policy: Policy, source: Source, section: SftSection, st
 
 
 def _rl(recipe: Recipe, run: Run, train: Source, tasks_data: Sequence[TaskData], model: str) -> str:
-    from plumbline.training.async_rollouts import hand_over
+    from plumbline.rollouts.collect import hand_over
     from plumbline.training.rl import train_rl
 
     folder = run.model("rl")

@@ -7,44 +7,44 @@ Groups without signal cost neither a forward nor a backward pass; the denominato
 the same.
 """
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
-from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.algorithms.advantages import has_signal
-from plumbline.algorithms.algorithm import Algorithm
+from plumbline.algorithms.algorithm import Algorithm, has_signal
 from plumbline.errors import DataError
 from plumbline.policies.memory import begin_peak, read_peak
 from plumbline.policies.policy import Engine, Helpers, Policy, Sampler
 from plumbline.recipe import Recipe, RlSection, TeacherSection
 from plumbline.records import Example, Group, Message
-from plumbline.rollouts.collect import check_judged, collect_parts, task_parts
+from plumbline.rollouts.collect import hand_over
 from plumbline.runs.lineage import RATES
 from plumbline.runs.run import Run
 from plumbline.seeds import generator
-from plumbline.tasks.prompt_source import Source
 from plumbline.tasks.task import gold_of
-from plumbline.training.async_rollouts import StepRollouts, open_rollouts
+from plumbline.training.async_rollouts import open_rollouts
+from plumbline.training.gradient_noise import smooth_ratio
 from plumbline.training.microbatches import Microbatches
 from plumbline.training.optimiser import Optimiser
-from plumbline.training.prompt_filter import choose_prompts
-from plumbline.training.stage import Stage, StepTimer
-from plumbline.training.update import (
-    Update,
-    WeightedRollout,
-    smooth_ratio,
-    update_policy,
-    weigh_rollouts,
+from plumbline.training.prompts import (
+    STAGE,
+    Source,
+    StepRollouts,
+    choose_prompts,
+    collect_step,
+    resample,
 )
+from plumbline.training.stage import Stage, StepTimer
+from plumbline.training.update import StepReport, split_minibatches, update_policy
 
 
 def step_metrics(
-    drawn: StepRollouts, update: Update, section: RlSection, step: int, tasks: Collection[str]
+    drawn: StepRollouts, update: StepReport, section: RlSection, step: int, tasks: Collection[str]
 ) -> dict[str, float | int | None]:
     """The metrics of one step, under the names that the field uses (docs/reference/metrics.md says
     what each means)."""
@@ -61,8 +61,10 @@ def step_metrics(
         "train/turns": _mean([len(rollout.turns) for rollout in rollouts]),
         "train/frac_cut": _mean([rollout.cut for rollout in rollouts]),
         "train/frac_truncated": _mean([rollout.truncated for rollout in rollouts]),
-        "train/frac_strict": _mean([rollout.outcome.how == "strict" for rollout in rollouts]),
-        "train/frac_failed": _mean([rollout.failure is not None for rollout in rollouts]),
+        "train/frac_strict": _mean(
+            [rollout.verdict.outcome.how == "strict" for rollout in rollouts]
+        ),
+        "train/frac_failed": _mean([rollout.verdict.failure is not None for rollout in rollouts]),
         "train/entropy": float(-logprobs.mean(dtype=np.float64)),
         "train/loss": update.loss,
         "train/grad_norm": update.grad_norm,
@@ -83,19 +85,28 @@ def step_metrics(
     }
 
 
+def resample_metrics(drawn: Sequence[Group], tasks: Collection[str]) -> dict[str, float | None]:
+    """The metrics of all groups that were drawn for a step, those that were replaced, too."""
+    return {
+        "train/reward_drawn": _rewards(drawn, tasks)["train/reward"],
+        "train/frac_zero_std_drawn": _mean([not has_signal(group.rewards()) for group in drawn]),
+        "train/prompts_drawn": len(drawn),
+    }
+
+
 def _algorithm_metrics(
-    algorithm: Algorithm, update: Update, weighted_rollouts: Sequence[WeightedRollout]
+    algorithm: Algorithm, report: StepReport, groups: Sequence[Group]
 ) -> dict[str, float | None]:
     """Metrics that only some algorithms have, or lack."""
     if not algorithm.uses_group_baseline:
         return {"train/frac_reward_zero_std": None, "train/reward_std": None}
+    own = {name: report.figures.get(name) for name in algorithm.own_metrics}
     if not algorithm.selects_subset:
-        return {}
-    kept = {c.prompt for c in weighted_rollouts if c.advantage != 0}
-    share = len(kept) / len({c.prompt for c in weighted_rollouts})
-    return {"train/frac_prompts_kept": share} | (
-        {"train/reward_margin": update.margin} if algorithm.pairwise else {}
-    )
+        return own
+    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    kept = {rollout.prompt for rollout in rollouts if rollout.advantage != 0}
+    share = len(kept) / len({rollout.prompt for rollout in rollouts})
+    return {"train/frac_prompts_kept": share, **own}
 
 
 def teacher_chat(example: Example, teacher: TeacherSection) -> list[Message]:
@@ -117,11 +128,8 @@ def _encode_hint(policy: Policy, teacher: TeacherSection, example: Example) -> N
     return policy.encode(teacher_chat(example, teacher))
 
 
-def sample_rows(
-    groups: Sequence[Group], weighted_rollouts: Sequence[WeightedRollout], step: int
-) -> list[dict[str, Any]]:
+def sample_rows(groups: Sequence[Group], step: int) -> list[dict[str, Any]]:
     """Every rollout of the step as a plain row."""
-    rollouts = [(group, rollout) for group in groups for rollout in group.rollouts]
     return [
         {
             "step": step,
@@ -133,16 +141,18 @@ def sample_rows(
                 if rollout.asked
                 else {}
             ),
-            "reward": rollout.score.total if rollout.score else None,
-            "parts": dict(rollout.score.parts) if rollout.score else {},
-            "readings": dict(rollout.score.readings) if rollout.score else {},
-            "how": rollout.outcome.how,
-            "advantage": weighted.advantage,
+            "reward": score.total if score else None,
+            "parts": dict(score.parts) if score else {},
+            "readings": dict(score.readings) if score else {},
+            "how": outcome.how,
+            "advantage": rollout.advantage,
             "tokens": rollout.num_tokens,
             "finish": rollout.turns[-1].finish,
-            "failure": rollout.failure.cause if rollout.failure else "",
+            "failure": failure.cause if failure else "",
         }
-        for (group, rollout), weighted in zip(rollouts, weighted_rollouts, strict=True)
+        for group in groups
+        for rollout in group.rollouts
+        for outcome, score, failure in [rollout.verdict]
     ]
 
 
@@ -156,7 +166,7 @@ def _rewards(groups: Sequence[Group], tasks: Collection[str]) -> dict[str, float
     values: dict[str, float | None] = {}
     for task in tasks:
         rollouts = [rollout for group in groups if group.task == task for rollout in group.rollouts]
-        judged = [rollout.score for rollout in rollouts if rollout.score is not None]
+        judged = [score for rollout in rollouts if (score := rollout.verdict.score) is not None]
         inside = f"/{task}" if task else ""
         values[f"train/reward{inside}"] = _mean([score.total for score in judged])
         for name in judged[0].parts if judged else ():
@@ -182,7 +192,6 @@ def _mean(values: Sequence[float]) -> float | None:
     return float(np.mean(values)) if values else None
 
 
-STAGE = "rl"
 Evaluator = Callable[[int], Mapping[str, float]]
 """Evaluates the policy after so many steps and returns metrics to log."""
 
@@ -215,6 +224,7 @@ def train_rl(
     """
     recipe, section = run.recipe, run.recipe.rl
     assert section is not None
+    algorithm = section.algorithm
     if not all(source.examples.values()):
         raise DataError("there is nothing to train on: the training split is empty")
     turns = max(task.turns for task in source.tasks.values())
@@ -227,14 +237,23 @@ def train_rl(
 
     prompts = choose_prompts(source, policy, engine, progress)
 
-    def draw(sampler: Sampler, step: int) -> tuple[list[Group], Mapping[str, float | None]]:
-        groups = _collect(sampler, prompts, recipe, step)
-        return (
-            _resample(sampler, prompts, recipe, step, groups) if section.resample else (groups, {})
-        )
+    def draw(sampler: Sampler, step: int) -> StepRollouts:
+        groups, figures = collect_step(sampler, prompts, recipe, step), dict[str, float | None]()
+        if section.resample:
+            groups, drawn = resample(sampler, prompts, recipe, step, groups)
+            figures |= resample_metrics(drawn, source.tasks)
+        return StepRollouts(groups, figures | (dict(engine.figures) if engine else {}))
 
-    with open_rollouts(policy, draw, section, progress, engine) as rollouts_of:
-        if section.beta > 0 or section.algorithm.pairwise:
+    def draw_now(step: int) -> StepRollouts:
+        hand_over(policy, step, engine)
+        return draw(engine or policy, step)
+
+    with (
+        open_rollouts(policy, draw, section, progress, engine)
+        if section.off_policy_steps
+        else nullcontext(draw_now)
+    ) as rollouts_of:
+        if section.beta > 0 or algorithm.uses_reference:
             # before the stage resumes: the weights that this stage began with
             policy.keep_reference()
         for step in progress.steps():
@@ -248,23 +267,26 @@ def train_rl(
             laps.lap("rollouts")
 
             shuffle = generator(recipe.seed, STAGE, "shuffle", step)
-            weighted_rollouts = weigh_rollouts(
-                drawn.groups, section, shuffle, recipe.controls, turns, encode
+            groups = weigh_rollouts(
+                drawn.groups,
+                algorithm,
+                minibatch=section.minibatch,
+                turns=turns,
+                shuffle=shuffle if recipe.controls.shuffle_advantages else None,
+                encode=encode,
             )
-            update = update_policy(
-                policy, optimiser, weighted_rollouts, recipe, step, microbatches, teacher
-            )
+            report = update_policy(policy, optimiser, groups, recipe, step, microbatches, teacher)
             laps.lap("update")
             progress.spend(laps.seconds["cpu/rollouts"] + laps.seconds["cpu/update"])
 
-            rows = sample_rows(drawn.groups, weighted_rollouts, done)
+            rows = sample_rows(groups, done)
             for row in rows:
                 run.sample(row)
             values = {
-                **step_metrics(drawn, update, section, step, source.tasks),
-                **_algorithm_metrics(section.algorithm, update, weighted_rollouts),
+                **step_metrics(drawn, report, section, step, source.tasks),
+                **_algorithm_metrics(algorithm, report, groups),
                 **drawn.figures,
-                "train/grad_snr": smooth_ratio(update.gradient, progress.memory),
+                "train/grad_snr": smooth_ratio(report.gradient, progress.memory),
                 "train/learning_rate": rate,
                 "train/epoch": done * section.prompts_per_step / prompts.size,
                 **prompts.epochs(section.prompts_per_step, done, STAGE, recipe.seed),
@@ -277,6 +299,66 @@ def train_rl(
             )
 
 
+# -- advantages and weights ---------------------------------------------------------------
+#
+# Every token of an answer has the answer's advantage.
+#
+# GRPO gives every token of an answer the answer's advantage (Shao et al. 2024, arXiv:2402.03300),
+# and so every token of every answer of an episode of several turns the episode's. The denominators
+# count the tokens of all its answers, and Dr. GRPO's constant is rollouts * max_tokens * turns
+# allowed: the most tokens that the rollouts could have had, whatever they had, so that a token
+# weighs the same in an episode that took one turn and in one that took all.
+#
+# A batch may be learnt from in minibatches of some of its groups, every k-th of them, so that each
+# has something of every task; the weights of each minibatch's rollouts are those of a batch of that
+# size.
+
+
+def weigh_rollouts(
+    groups: Sequence[Group],
+    algorithm: Algorithm,
+    *,
+    minibatch: int | None = None,
+    turns: int = 1,
+    shuffle: np.random.Generator | None = None,
+    encode: Callable[[Example], NDArray[np.int64]] | None = None,
+) -> list[Group]:
+    """The groups of one step with the advantage and the weight of each rollout.
+
+    Args:
+        groups: as they were judged.
+        algorithm: says what both are.
+        minibatch: see `split_minibatches`.
+        turns: the most that an episode may have.
+        shuffle: shuffles advantages, for the negative control.
+        encode: gives the prompt of a teacher that is told more.
+    """
+    given = [algorithm.advantages(group) for group in groups]
+    if shuffle is not None:
+        given = algorithm.shuffle(given, shuffle)
+    found = list(groups)
+    for part in split_minibatches(range(len(groups)), minibatch):
+        rollouts = [rollout for index in part for rollout in groups[index].rollouts]
+        lengths = np.array([rollout.num_tokens for rollout in rollouts])
+        if algorithm.selects_subset:
+            lengths *= np.concatenate([given[index] for index in part]) != 0
+        most = turns * rollouts[0].turns[0].sampling.max_tokens
+        shares = iter(algorithm.weights(lengths.tolist(), most))
+        for index in part:
+            told = None if encode is None else encode(groups[index].example)
+            weighted = (
+                replace(
+                    rollout,
+                    advantage=float(advantage),
+                    weight=float(next(shares)),
+                    teacher_prompt=told,
+                )
+                for rollout, advantage in zip(groups[index].rollouts, given[index], strict=True)
+            )
+            found[index] = replace(groups[index], rollouts=tuple(weighted))
+    return found
+
+
 def _evaluate_if_due(
     evaluate: Evaluator | None, recipe: Recipe, done: int, *, last: bool
 ) -> Mapping[str, float]:
@@ -285,84 +367,3 @@ def _evaluate_if_due(
     every = recipe.evaluation.every
     due = every > 0 and (done % every == 0 or last)
     return evaluate(done) if due and evaluate is not None else {}
-
-
-def _collect(sampler: Sampler, source: Source, recipe: Recipe, step: int) -> list[Group]:
-    """The judged groups of a step, task by task.
-
-    Raises:
-        TrainingStopped: too many answers to one of the tasks could not be judged.
-    """
-    assert recipe.rl is not None
-    prompts = source.draw(recipe.rl.prompts_per_step, step, STAGE, recipe.seed)
-    return _collect_judged(sampler, source, recipe, prompts, "sample", step)
-
-
-def _collect_judged(
-    sampler: Sampler,
-    source: Source,
-    recipe: Recipe,
-    prompts: Mapping[str, Sequence[Example]],
-    *words: str | int,
-) -> list[Group]:
-    """The judged groups of some prompts by task; the words are part of the keys of their
-    requests."""
-    assert recipe.rl is not None
-    parts = task_parts(source, prompts, (recipe.seed, STAGE, *words))
-    groups = collect_parts(sampler, parts, copies=recipe.rl.group_size, sampling=recipe.sampling)
-    check_judged(groups)
-    return groups
-
-
-def _resample(
-    sampler: Sampler, source: Source, recipe: Recipe, step: int, first: Sequence[Group]
-) -> tuple[list[Group], dict[str, float | None]]:
-    """Replace the groups of a step without a signal by groups of further prompts with one: dynamic
-    sampling.
-
-    Each of `rl.resample` rounds draws as many further prompts of each task as its groups still lack
-    a signal; those with a signal take the place of those without, in order (DAPO, Yu et al. 2025,
-    arXiv:2503.14476, section 3.2, which continues until the batch is full). What is left after the
-    last round stays. Which prompts is a function of seed and step.
-
-    The bias: prompts with a spread are over-represented, those that the policy always or never
-    solves are left out, so the step's gradient and `train/reward` are of that selection and not of
-    the task's prompts. `train/reward_drawn` is of all that was drawn. A step draws until it has a
-    signal, so a mean of it over steps is right where steps are weighted_rollouts by `train/prompts_drawn`
-    (Wald's identity).
-
-    Args:
-        sampler: draws.
-        source: of the prompts.
-        recipe: that is in force.
-        step: which.
-        first: its first draw.
-
-    Returns:
-        The groups to train on, as many of each task as before, and figures of all that was drawn.
-    """
-    assert recipe.rl is not None
-    further = source.draw_further(recipe.rl.prompts_per_step, step, STAGE, recipe.seed)
-    groups, drawn = list(first), list(first)
-    for attempt in range(recipe.rl.resample):
-        if not (
-            silent := [
-                index for index, group in enumerate(groups) if not has_signal(group.rewards())
-            ]
-        ):
-            break
-        counts = Counter(groups[index].task for index in silent)
-        prompts = {task: list(islice(further[task], count)) for task, count in counts.items()}
-        more = _collect_judged(sampler, source, recipe, prompts, "resample", step, attempt)
-        drawn += more
-        better = [group for group in more if has_signal(group.rewards())]
-        for index in silent:
-            place = next(
-                (at for at, group in enumerate(better) if group.task == groups[index].task), None
-            )
-            groups[index] = groups[index] if place is None else better.pop(place)
-    return groups, {
-        "train/reward_drawn": _rewards(drawn, source.tasks)["train/reward"],
-        "train/frac_zero_std_drawn": _mean([not has_signal(group.rewards()) for group in drawn]),
-        "train/prompts_drawn": len(drawn),
-    }

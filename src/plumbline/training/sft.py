@@ -31,11 +31,11 @@ from plumbline.records import Example, Message
 from plumbline.runs.lineage import RATES
 from plumbline.runs.run import Run
 from plumbline.seeds import derive, generator
-from plumbline.tasks.prompt_source import Source
 from plumbline.tasks.task import Task, episode_of, gold_of
 from plumbline.training import guards
 from plumbline.training.microbatches import Microbatches, shared_out
 from plumbline.training.optimiser import Optimiser
+from plumbline.training.prompts import Source
 from plumbline.training.stage import Stage
 
 WINDOW = 16

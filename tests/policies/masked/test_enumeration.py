@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 import torch
 
+from plumbline.algorithms.algorithm import make_trajectory_targets
 from plumbline.algorithms.just_grpo import JustGrpo
-from plumbline.algorithms.scoring_targets import make_trajectory_targets
 from plumbline.api import sample_trajectories
 from plumbline.policies import plackett_luce
 from plumbline.policies.masked.options import MaskedSampling
-from tests.policies.families import assert_both_laws_hold
+from tests.algorithms.batches import rollout_of
+from tests.policies.families import assert_both_laws_hold, selections
 from tests.policies.masked.conftest import opened
 from tests.policies.masked.oracle import token_logprobs, trajectory_of, ways
 
@@ -160,9 +161,8 @@ def test_the_gradient_of_the_tokens_alone_is_not_that_of_the_native_sampler(wide
     """Negative control of the test above: without the choice of places a baseline changes the
     gradient."""
     asked, prompt = make_sampling("low_confidence"), wide.chat.prompt(CHAT)
-    terms = wide.score(
-        [trajectory_of(wide, prompt, key, asked) for key, _, _ in ways(wide, prompt, asked)]
-    )
+    found = [trajectory_of(wide, prompt, key, asked) for key, _, _ in ways(wide, prompt, asked)]
+    terms = wide.score(found)
     chance = totals(terms).detach().exp()
     weights = list(wide.trainable().values())
 
@@ -173,7 +173,7 @@ def test_the_gradient_of_the_tokens_alone_is_not_that_of_the_native_sampler(wide
         return max(float(gradient.abs().max()) for gradient in gradients)
 
     assert of_a_baseline(terms.logprobs) < GRADIENT
-    tokens = terms.logprobs * ~terms.selection
+    tokens = terms.logprobs * ~selections(found)
     assert of_a_baseline(tokens) > 1e-3
     assert totals(replace(terms, logprobs=tokens)).exp().sum() > 1.2, (
         "what token-only methods call the probability"
@@ -199,10 +199,11 @@ def test_just_grpo_scores_the_product_of_left_to_right_conditionals(wide):
             trajectory_of(wide, prompt, tuple(((i,), (t,)) for i, t in enumerate(a)), asked)
             for a in wanted
         ]
-        targets = JustGrpo().targets(wide, drawn, np.random.default_rng(0))
+        rollouts = [rollout_of(each) for each in drawn]
+        targets = JustGrpo().targets(wide, rollouts, np.random.default_rng(0))
         terms = wide.score([target.trajectory for target in targets])
-    assert not bool(terms.selection.any())
-    owner = torch.tensor([target.owner for target in targets])[terms.owner]
+    assert not bool(selections(drawn).any())
+    owner = torch.tensor([rollouts.index(target.rollout) for target in targets])[terms.owner]
     found = torch.zeros(8, dtype=torch.float64).index_add(0, owner, terms.logprobs.double())
     assert found.tolist() == pytest.approx(list(wanted.values()), abs=1e-9)
     assert float(found.exp().sum()) == pytest.approx(1, abs=1e-9)
@@ -279,7 +280,11 @@ class TestAnAnswerThatEndsEarly:
     def test_a_ratio_over_more_steps_than_it_made_takes_those(self, ending):
         (drawn,) = sample_trajectories(ending, [CHAT], 64, BLOCKS, seed=3)
         targets = make_trajectory_targets(
-            drawn, 3, "uniform", np.random.default_rng(0), split=False
+            [rollout_of(each) for each in drawn],
+            3,
+            "uniform",
+            np.random.default_rng(0),
+            split=False,
         )
         for trajectory, target in zip(drawn, targets, strict=True):
             assert [step.weight for step in target.trajectory.transitions] == [1.0] * len(

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.algorithms.scoring_targets import make_bound_targets, make_trajectory_targets
+from plumbline.algorithms.algorithm import make_bound_targets, make_trajectory_targets
 from plumbline.algorithms.wd1 import MASK_SAMPLERS
 from plumbline.api import sample_trajectories
 from plumbline.policies.masked.options import MaskedSampling
 from plumbline.training.optimiser import Optimiser
-from plumbline.training.update import WeightedRollout, update_policy
+from plumbline.training.update import update_policy
+from tests.algorithms.batches import group_of, rollout_of
 from tests.policies.families import drawn
 from tests.policies.masked.conftest import opened
 from tests.policies.masked.oracle import logits_of, logits_of_many, trajectory_of
@@ -36,7 +37,7 @@ def test_some_steps_have_the_gradient_of_all_on_average(policy):
         mean = torch.stack([found[index] for found in single]).mean(0)
         torch.testing.assert_close(mean, wanted, atol=1e-5, rtol=1e-4)
     targets = make_trajectory_targets(
-        [trajectory], 1, "uniform", np.random.default_rng(0), split=True
+        [rollout_of(trajectory)], 1, "uniform", np.random.default_rng(0), split=True
     )
     assert [step.weight for step in targets[0].trajectory.transitions] == [4.0]
 
@@ -141,11 +142,11 @@ def test_a_reward_is_learnt_step_by_step(masked_folder):
                 for trajectory in group
             ]
         )
-        weighted_rollouts = [
-            WeightedRollout((trajectory,), float(reward - rewards.mean()), 1 / (128 * 2))
+        weighted = (
+            rollout_of(trajectory, advantage=float(reward - rewards.mean()), weight=1 / (128 * 2))
             for trajectory, reward in zip(group, rewards, strict=True)
-        ]
-        update_policy(policy, optimiser, weighted_rollouts, recipe, step)
+        )
+        update_policy(policy, optimiser, [group_of(*weighted)], recipe, step)
         if step < 10 or step == 23:
             values.append(expected())
     assert all(later > sooner for sooner, later in itertools.pairwise(values)), values
@@ -161,21 +162,22 @@ def test_a_rollout_none_of_whose_looks_hides_anything_adds_nothing(masked_folder
         family="masked", max_tokens=1, algorithm={"name": "gdpo", "mask_samples": 2}, optimiser=rate
     )
     optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, 4)
-    weighted_rollouts = [
-        WeightedRollout((each,), 1.0, 0.1) for each in drawn(policy, sampling, copies=8)
+    rollouts = [
+        rollout_of(each, advantage=1.0, weight=0.1) for each in drawn(policy, sampling, copies=8)
     ]
     targets = make_bound_targets(
         policy,
-        [c.turns[0] for c in weighted_rollouts],
+        rollouts,
         MASK_SAMPLERS["gdpo"],
         2,
         np.random.default_rng(0),
     )
-    assert 0 < len(targets) < len(weighted_rollouts)
+    assert 0 < len(targets) < len(rollouts)
     assert all(target.trajectory.transitions for target in targets)
-    found = [update_policy(policy, optimiser, weighted_rollouts, recipe, 0)]
+    found = [update_policy(policy, optimiser, [group_of(*rollouts)], recipe, 0)]
     found += [
-        update_policy(policy, optimiser, weighted_rollouts[:1], recipe, step) for step in range(12)
+        update_policy(policy, optimiser, [group_of(rollouts[0])], recipe, step)
+        for step in range(12)
     ]
     assert found[0].terms > 0
     assert {one.terms > 0 for one in found[1:]} == {True, False}, (

@@ -14,6 +14,7 @@ from plumbline.api import _chi_square_p_value, _key, check_policy, sample_trajec
 from plumbline.errors import RecipeError
 from plumbline.policies import plackett_luce
 from plumbline.policies.slots.options import SlotSampling
+from tests.policies.families import selections
 from tests.policies.slots.models import PROMPT, A
 from tests.policies.slots.oracle import everything
 
@@ -60,7 +61,7 @@ def test_tokens_alone_do_not_sum_to_one(exact):
     """The control: without the choice of slots the probabilities are of no distribution."""
     trajectories, _ = listed(exact, *SAMPLINGS["two rounds"])
     terms = exact.score(trajectories)
-    tokens = terms.logprobs.masked_fill(terms.selection, 0.0).detach()
+    tokens = terms.logprobs.masked_fill(selections(trajectories), 0.0).detach()
     sums = tokens.new_zeros(len(trajectories)).index_add(0, terms.owner, tokens)
     assert sums.exp().sum().item() > 1.5
 
@@ -107,8 +108,9 @@ def test_an_even_choice_moves_no_weight(exact):
         for weight in exact.trainable().values():
             weight.mul_(1.1)
     whole, tokens = (exact.score(each, divergence=True) for each in (drawn, bare))
-    assert int(whole.selection.sum()) == len(drawn)
-    torch.testing.assert_close(whole.logprobs[~whole.selection], tokens.logprobs)
+    chosen = selections(drawn)
+    assert int(chosen.sum()) == len(drawn)
+    torch.testing.assert_close(whole.logprobs[~chosen], tokens.logprobs)
     torch.testing.assert_close(whole.divergence, tokens.divergence)
     found, wanted = (
         torch.autograd.grad(terms.logprobs.sum(), list(exact.trainable().values()))

@@ -25,9 +25,8 @@ from plumbline.records import Message
 from plumbline.runs.remote import local_model
 from plumbline.tasks import open_task
 from plumbline.tasks.jsonl.task import open_rows
-from plumbline.tasks.prompt_source import task_shares
 from plumbline.tasks.task import Task
-from plumbline.tasks.task_data import TaskData
+from plumbline.tasks.task_data import TaskData, task_shares
 
 if TYPE_CHECKING:
     from plumbline.policies.pretrained.chat import Chat

@@ -31,7 +31,7 @@ from plumbline.policies.autoregressive.packing import (
 )
 from plumbline.policies.autoregressive.probe import make_mask_arguments, probe_once
 from plumbline.policies.chunks import LAUNCHES, Chunk, Layout, join_packs, pack_sizes
-from plumbline.policies.policy import Demonstration, LiveRequest, Policy, Terms, common_sampling
+from plumbline.policies.policy import Demonstration, LiveRequest, Policy, common_sampling
 from plumbline.policies.pretrained.causal_model import Loaded, load
 from plumbline.policies.pretrained.policy import PretrainedPolicy, pad_rows, uses_onednn
 from plumbline.policies.sampling_distribution import (
@@ -43,7 +43,7 @@ from plumbline.policies.sampling_distribution import (
     uniforms,
 )
 from plumbline.policies.token_logprobs import TokenDistributions, divergence, head_log_prob
-from plumbline.records import Message, Request, Sampling, Trajectory, Transition
+from plumbline.records import Message, Request, Sampling, Terms, Trajectory, Transition
 
 # -- sampler ---------------------------------------------------------------------------------------
 #
