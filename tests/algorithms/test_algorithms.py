@@ -156,7 +156,7 @@ def test_where_ratios_are_one_cispo_has_the_gradient_of_grpo_and_beyond_the_clip
 @pytest.mark.parametrize(
     ("sampling", "said"),
     [
-        ({}, r"just_grpo .* masked model, sampling\.selector: leftmost"),
+        ({}, r"just_grpo .* masked .* sampling\.selector: leftmost .*steps: 256,"),
         ({"selector": "leftmost", "steps": 4, "max_tokens": 8}, "steps: 8"),
     ],
 )

@@ -309,7 +309,7 @@ def test_spg_of_a_batch_is_the_sum_of_its_places():
         ({"algorithm": {"name": "gspo", "keep": 2}}, "unknown key keep"),
         ({"algorithm": {"name": "espo", "keep": 2}}, "unknown key keep"),
         ({"algorithm": {"name": "spg", "bound": "diffu"}}, "bound: .* 'espo' or 'gdpo'"),
-        ({"algorithm": "wd1", "inner_epochs": 2}, "one inner epoch"),
+        ({"algorithm": "wd1", "inner_epochs": 2}, "wd1 .* inner epoch"),
         ({"algorithm": "spg", "beta": 0.1}, r"spg .* inner epoch, .* 0\b"),
         ({"kl": "closed", "beta": 0.1, "algorithm": "gdpo"}, "rl.kl: sampled"),
     ],

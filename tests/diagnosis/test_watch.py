@@ -218,7 +218,7 @@ def test_the_report_has_a_table_of_the_rules_and_says_what_to_do_next(tmp_path):
     ("rule", "said"),
     [
         ({"expected": "x"}, "stop_if, or warn_if"),
-        ({"expected": "x", "stop_if": "reached"}, "stop_if"),
+        ({"expected": "x", "stop_if": "reached"}, r"stop_if: .* Condition\n"),
         ({"expected": "x", "stop_if": {"metric": "loss", "above": 1}}, "pattern"),
         ({"expected": "x", "stop_if": {"metric": "train/loss"}}, "give a bound"),
         (

@@ -608,7 +608,7 @@ def test_rounding_is_no_number_outside_and_an_exit_is_a_failure(functions):
         ({"weights": [1, 2]}, r"options\.weights: .* 2 for 1 "),
         ({"weights": {"score": "much"}}, r"options\.weights\.score: .* valid number"),
         ({"weights": {}}, r"options\.weights: .* 1 item\b"),
-        ({"judges": -1}, "judges"),
+        ({"judges": -1}, r"options\.judges: .* 0\n"),
         ({"gold": "#### {answer:.2f}"}, r"options\.gold: '#### {answer:\.2f}' .*template; "),
         ({"prompt": "{question:lettered}"}, r"options\.prompt: '{question:lettered}' .*template; "),
         ({"gold": "{answer!r}"}, r"options\.gold: '{answer!r}' .*template; "),
