@@ -204,7 +204,12 @@ class Stage:
                 f"{found.fix}. Or --resume with --set 'checks.ignore=[{ignored}]' to continue "
                 "without this check"
             )
-            facts = {"check": found.check, "reason": found.what, "since": found.since}
+            facts = {
+                "check": found.check,
+                "code": found.code,
+                "reason": found.what,
+                "since": found.since,
+            }
             return StopReason(TrainingStopped(f"the check {found.check}: {found.what}", fix), facts)
         return None
 

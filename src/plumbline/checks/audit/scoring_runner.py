@@ -12,7 +12,7 @@ import numpy as np
 from plumbline.checks.check import Context
 from plumbline.errors import DataError, RewardError
 from plumbline.evaluation.statistics import Clusters, Interval
-from plumbline.records import Failure, Outcome, Score, clusters_of
+from plumbline.records import Failure, Outcome, Score, Verdict, clusters_of
 from plumbline.rollouts.reward_workers import RewardWorkers
 from plumbline.tasks import Progress
 from plumbline.tasks.cases import Case, Label, NoAnswer, judge_case, limit_time
@@ -171,7 +171,8 @@ class ScoringRunner(Context):
                     workers.submit(place, copy, verdict.case.text)
             results = [workers.result(place, copy) for place, copy, _ in told]
         except NoAnswer:
-            results = [(Outcome(how="failed"), None, Failure(cause="no verdict"))] * len(told)
+            lost = Verdict(Outcome(how="failed"), None, Failure(cause="no verdict"))
+            results = [lost] * len(told)
         now: list[Found] = [
             f"no reward ({failure})" if score is None else (score.total, dict(score.parts))
             for _, score, failure in results

@@ -226,6 +226,7 @@ class Checker:
                 one.level,
                 format_message(one),
                 check=one.check,
+                code=one.code,
                 since=one.since,
                 stage=self.stage.name,
                 step=step,
