@@ -17,7 +17,7 @@ from plumbline.policies.flow.options import FlowSampling
 from plumbline.policies.masked.options import MaskedSampling
 from plumbline.policies.slots.options import SlotSampling
 from plumbline.recipe import SftSection
-from plumbline.records import Group, Outcome, Rollout, Sampling, Score, Verdict
+from plumbline.records import Group, Outcome, Rollout, Sampling, Score, Verdict, rollouts_of
 from plumbline.rollouts.collect import collect
 from plumbline.runs.evaluations import read_evaluation, write_evaluation
 from plumbline.runs.run import Run
@@ -29,7 +29,6 @@ from plumbline.training.prompts import Source
 from plumbline.training.rl import train_rl, weigh_rollouts
 from plumbline.training.sft import demonstrate
 from plumbline.training.update import update_policy
-from tests.algorithms.batches import rollouts_of
 from tests.evaluation.shown_toy import ShownToy
 from tests.policies import families
 from tests.policies.conftest import family_folders, masked_folder  # noqa: F401 - fixtures

@@ -3,6 +3,7 @@ its own."""
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -76,10 +77,15 @@ VALUES = {
 # -- the source ------------------------------------------------------------------------------------
 
 
+def shares_of(weights, sizes, mix):
+    tasks = {name: SimpleNamespace(weight=weight) for name, weight in weights.items()}
+    return task_shares(SimpleNamespace(tasks=tasks, mix=mix), sizes)
+
+
 def source(sizes: dict[str, int], weights: dict[str, float], mix="tasks") -> Source:
     tasks = {name: ToyTask({"size": size}) for name, size in sizes.items()}
     examples = {name: task.examples("train") for name, task in tasks.items()}
-    return Source(tasks=tasks, examples=examples, shares=task_shares(weights, sizes, mix))
+    return Source(tasks=tasks, examples=examples, shares=shares_of(weights, sizes, mix))
 
 
 @pytest.mark.parametrize(
@@ -131,9 +137,9 @@ def test_a_step_needs_no_step_before_it_and_seeds_and_stages_draw_anew():
 
 def test_a_weight_weighs_its_task_or_each_of_its_examples():
     sizes = {"a": 30, "b": 10}
-    assert task_shares({"a": 1, "b": 1}, sizes, "tasks") == {"a": 0.5, "b": 0.5}
-    assert task_shares({"a": 1, "b": 1}, sizes, "examples") == {"a": 0.75, "b": 0.25}
-    assert task_shares({"a": 1, "b": 3}, sizes, "examples") == {"a": 0.5, "b": 0.5}
+    assert shares_of({"a": 1, "b": 1}, sizes, "tasks") == {"a": 0.5, "b": 0.5}
+    assert shares_of({"a": 1, "b": 1}, sizes, "examples") == {"a": 0.75, "b": 0.25}
+    assert shares_of({"a": 1, "b": 3}, sizes, "examples") == {"a": 0.5, "b": 0.5}
 
 
 def test_one_task_is_the_source_of_one_and_has_no_metric_of_its_own():

@@ -8,7 +8,7 @@ report or an offline scoring runs without torch.
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypedDict
 
@@ -406,6 +406,11 @@ class Group:
     def rewards(self) -> NDArray[np.float64]:
         """Rewards [G], NaN where a rollout could not be judged."""
         return np.array([rollout.reward for rollout in self.rollouts], dtype=np.float64)
+
+
+def rollouts_of(groups: Iterable[Group]) -> list[Rollout]:
+    """The rollouts of some groups, group by group."""
+    return [rollout for group in groups for rollout in group.rollouts]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,3 @@ def judged(rewards):
     """A group with these rewards (NaN: not judged)."""
     scores = (None if isnan(reward) else Score(total=float(reward)) for reward in rewards)
     return group_of(*(Rollout(turns=(), verdict=Verdict(Outcome(), score)) for score in scores))
-
-
-def rollouts_of(groups):
-    return [rollout for group in groups for rollout in group.rollouts]

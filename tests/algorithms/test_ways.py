@@ -17,12 +17,20 @@ from plumbline.errors import DataError, RecipeError
 from plumbline.policies import open_policy
 from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.recipe import ModelSection, TeacherSection, TinySection, parse_recipe
-from plumbline.records import Example, Group, Outcome, Rollout, Sampling, Score, Verdict
+from plumbline.records import (
+    Example,
+    Group,
+    Outcome,
+    Rollout,
+    Sampling,
+    Score,
+    Verdict,
+    rollouts_of,
+)
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.rl import teacher_chat, weigh_rollouts
 from plumbline.training.stage import Stage
 from plumbline.training.update import update_policy
-from tests.algorithms.batches import rollouts_of
 from tests.training.toy_runs import fresh_policy, train_toy
 
 CHATS = [

@@ -12,7 +12,7 @@ import torch
 from plumbline.algorithms.grpo import Grpo
 from plumbline.errors import DataError, RunError, TrainingStopped
 from plumbline.recipe import EvaluationSection, parse_recipe
-from plumbline.records import Sampling
+from plumbline.records import Sampling, rollouts_of
 from plumbline.rollouts.collect import collect
 from plumbline.runs.record import RunRecord
 from plumbline.runs.run import Run
@@ -24,7 +24,6 @@ from plumbline.training.prompts import Source
 from plumbline.training.rl import train_rl, weigh_rollouts
 from plumbline.training.stage import Stage
 from plumbline.training.update import update_policy
-from tests.algorithms.batches import rollouts_of
 from tests.toy import ToyTask
 from tests.training.toy_runs import fresh_policy, samplers, toy_recipe, train_toy
 

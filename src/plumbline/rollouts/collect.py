@@ -11,7 +11,16 @@ from dataclasses import dataclass, field
 
 from plumbline.errors import DataError
 from plumbline.policies.policy import Engine, Policy, Sampler
-from plumbline.records import Example, Group, Key, Request, Rollout, Sampling, Trajectory
+from plumbline.records import (
+    Example,
+    Group,
+    Key,
+    Request,
+    Rollout,
+    Sampling,
+    Trajectory,
+    rollouts_of,
+)
 from plumbline.rollouts.reward_workers import RewardWorkers, check_failures
 from plumbline.tasks.task import Task
 
@@ -72,7 +81,7 @@ def check_judged(groups: Sequence[Group]) -> None:
         TrainingStopped: see `check_failures`.
     """
     for task in dict.fromkeys(group.task for group in groups):
-        rollouts = [rollout for group in groups if group.task == task for rollout in group.rollouts]
+        rollouts = rollouts_of(group for group in groups if group.task == task)
         check_failures(
             [str(one.verdict.failure) for one in rollouts if one.verdict.failure is not None],
             len(rollouts),

@@ -2,14 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
+from plumbline.recipe import Recipe
 from plumbline.records import Example
 from plumbline.tasks.task import Task
 
 Splits = Mapping[str, Sequence[Example]]
-Mix = Literal["tasks", "examples"]
-"""What a weight weighs: its task as a whole, or each of its training examples."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,17 +58,11 @@ class TaskData:
         return f"{self.name}: " if self.name else ""
 
 
-def task_shares(
-    weights: Mapping[str, float], sizes: Mapping[str, int], mix: Mix
-) -> dict[str, float]:
-    """The tasks' shares of a step's prompts.
-
-    Args:
-        weights: of the tasks, by name.
-        sizes: how many training examples each has.
-        mix: what a weight weighs.
-    """
+def task_shares(recipe: Recipe, sizes: Mapping[str, int]) -> dict[str, float]:
+    """The tasks' shares of a step's prompts, from how many training examples each has."""
     heavy = {
-        name: weight * (sizes[name] if mix == "examples" else 1) for name, weight in weights.items()
+        name: (recipe.tasks[name].weight if recipe.tasks else 1.0)
+        * (size if recipe.mix == "examples" else 1)
+        for name, size in sizes.items()
     }
     return {name: weight / sum(heavy.values()) for name, weight in heavy.items()}

@@ -149,14 +149,12 @@ def _by_id(task_data: TaskData) -> dict[str, Example]:
 
 def _mix_tasks(recipe: Recipe, tasks: Mapping[str, tuple[Task, Sequence[Example]]]) -> Source:
     """The source of a stage's prompts, with the shares that the recipe gives its tasks."""
-    weights = {name: one.weight for name, one in (recipe.tasks or {}).items() if name in tasks} or {
-        "": 1.0
-    }
     examples = {name: found for name, (_, found) in tasks.items()}
     sizes = {name: len(found) for name, found in examples.items()}
-    dealt = task_shares(weights, sizes, recipe.mix)
     return Source(
-        tasks={name: task for name, (task, _) in tasks.items()}, examples=examples, shares=dealt
+        tasks={name: task for name, (task, _) in tasks.items()},
+        examples=examples,
+        shares=task_shares(recipe, sizes),
     )
 
 

@@ -152,7 +152,7 @@ def _counts(shares: Sequence[float], count: int, offsets: NDArray[np.float64]) -
     return np.diff(upto, axis=1, prepend=0)
 
 
-# -- how hard prompts are ---------------------------------------------------------------------------
+# -- how hard prompts are --------------------------------------------------------------------------
 #
 # Before the first step of RL the model answers each training prompt a few times (`rl.filter`). Rows
 # are written as soon as their part is judged, and what is drawn for a prompt depends on the seed and

@@ -10,7 +10,6 @@ the same.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from plumbline.errors import DataError
 from plumbline.policies.memory import begin_peak, read_peak
 from plumbline.policies.policy import Engine, Helpers, Policy, Sampler
 from plumbline.recipe import Recipe, RlSection, TeacherSection
-from plumbline.records import Example, Group, Message
+from plumbline.records import Example, Group, Message, rollouts_of
 from plumbline.rollouts.collect import hand_over
 from plumbline.runs.lineage import RATES
 from plumbline.runs.run import Run
@@ -49,7 +48,7 @@ def step_metrics(
     """The metrics of one step, under the names that the field uses (docs/reference/metrics.md says
     what each means)."""
     groups = drawn.groups
-    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    rollouts = rollouts_of(groups)
     logprobs = np.concatenate([turn.logprobs for rollout in rollouts for turn in rollout.turns])
     return {
         **_rewards(groups, tasks),
@@ -103,7 +102,7 @@ def _algorithm_metrics(
     own = {name: report.figures.get(name) for name in algorithm.own_metrics}
     if not algorithm.selects_subset:
         return own
-    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    rollouts = rollouts_of(groups)
     kept = {rollout.prompt for rollout in rollouts if rollout.advantage != 0}
     share = len(kept) / len({rollout.prompt for rollout in rollouts})
     return {"train/frac_prompts_kept": share, **own}
@@ -122,10 +121,6 @@ def teacher_chat(example: Example, teacher: TeacherSection) -> list[Message]:
     told = hint.replace("{gold}", gold_of(example)) if "{gold}" in hint else hint
     *before, last = example.messages
     return [*before, {**last, "content": f"{last['content']}\n\n{told}"}]
-
-
-def _encode_hint(policy: Policy, teacher: TeacherSection, example: Example) -> NDArray[np.int64]:
-    return policy.encode(teacher_chat(example, teacher))
 
 
 def sample_rows(groups: Sequence[Group], step: int) -> list[dict[str, Any]]:
@@ -165,7 +160,7 @@ def _rewards(groups: Sequence[Group], tasks: Collection[str]) -> dict[str, float
     """
     values: dict[str, float | None] = {}
     for task in tasks:
-        rollouts = [rollout for group in groups if group.task == task for rollout in group.rollouts]
+        rollouts = rollouts_of(group for group in groups if group.task == task)
         judged = [score for rollout in rollouts if (score := rollout.verdict.score) is not None]
         inside = f"/{task}" if task else ""
         values[f"train/reward{inside}"] = _mean([score.total for score in judged])
@@ -231,11 +226,11 @@ def train_rl(
     optimiser = Optimiser(policy.trainable(), section.optimiser, section.steps, RATES[STAGE])
     microbatches = Microbatches(optimiser, policy, run, STAGE, helpers)
     progress = Stage(run, STAGE, optimiser, section.seconds)
-    encode = None
-    if section.teacher is not None and section.teacher.has_hint:
-        encode = partial(_encode_hint, policy, section.teacher)
-
     prompts = choose_prompts(source, policy, engine, progress)
+
+    def encode(example: Example) -> NDArray[np.int64]:
+        assert section.teacher is not None
+        return policy.encode(teacher_chat(example, section.teacher))
 
     def draw(sampler: Sampler, step: int) -> StepRollouts:
         groups, figures = collect_step(sampler, prompts, recipe, step), dict[str, float | None]()
@@ -252,7 +247,7 @@ def train_rl(
         open_rollouts(policy, draw, section, progress, engine)
         if section.off_policy_steps
         else nullcontext(draw_now)
-    ) as rollouts_of:
+    ) as next_rollouts:
         if section.beta > 0 or algorithm.uses_reference:
             # before the stage resumes: the weights that this stage began with
             policy.keep_reference()
@@ -263,7 +258,7 @@ def train_rl(
 
             rate, laps = optimiser.learning_rate(step), StepTimer()
             begin_peak(microbatches.device)
-            drawn = rollouts_of(step)
+            drawn = next_rollouts(step)
             laps.lap("rollouts")
 
             shuffle = generator(recipe.seed, STAGE, "shuffle", step)
@@ -273,7 +268,7 @@ def train_rl(
                 minibatch=section.minibatch,
                 turns=turns,
                 shuffle=shuffle if recipe.controls.shuffle_advantages else None,
-                encode=encode,
+                encode=encode if section.teacher and section.teacher.has_hint else None,
             )
             report = update_policy(policy, optimiser, groups, recipe, step, microbatches, teacher)
             laps.lap("update")
@@ -299,7 +294,7 @@ def train_rl(
             )
 
 
-# -- advantages and weights ---------------------------------------------------------------
+# -- advantages and weights ------------------------------------------------------------------------
 #
 # Every token of an answer has the answer's advantage.
 #
@@ -338,7 +333,7 @@ def weigh_rollouts(
         given = algorithm.shuffle(given, shuffle)
     found = list(groups)
     for part in split_minibatches(range(len(groups)), minibatch):
-        rollouts = [rollout for index in part for rollout in groups[index].rollouts]
+        rollouts = rollouts_of(groups[index] for index in part)
         lengths = np.array([rollout.num_tokens for rollout in rollouts])
         if algorithm.selects_subset:
             lengths *= np.concatenate([given[index] for index in part]) != 0

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar, cast
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,7 +17,7 @@ from plumbline.algorithms.objective import Batch, Target
 from plumbline.errors import RecipeError
 from plumbline.policies.policy import Helpers, Policy
 from plumbline.recipe import Recipe, RlSection
-from plumbline.records import Group, Rollout, Terms, Trajectory
+from plumbline.records import Group, Rollout, Terms, Trajectory, rollouts_of
 from plumbline.seeds import generator
 from plumbline.training import guards
 from plumbline.training.gradient_noise import GradientParts, SignalNoise, group_independent_parts
@@ -95,15 +94,19 @@ def update_policy(
     dice = generator(recipe.seed, "rl", "likelihood", step)
     batches, prompts = [], 0
     for part in split_minibatches(groups, section.minibatch):
-        rollouts = [rollout for group in part for rollout in group.rollouts]
+        rollouts = rollouts_of(part)
         useful = [
             rollout
             for rollout in rollouts
             if rollout.weight > 0 and (section.beta > 0 or rollout.advantage != 0)
         ]
-        if useful and (batch := _minibatch(policy, recipe, useful, dice, microbatches, teacher)):
+        if (other := recipe.controls.score_temperature) is not None:
+            useful = _score_at(other, useful)
+        if useful and (targets := algorithm.targets(policy, useful, dice)):
             prompts = prompts or len({rollout.prompt for rollout in rollouts})
-            batches.append(batch)
+            batches.append(
+                _Minibatch(policy, recipe, section.beta, targets, microbatches.helpers, teacher)
+            )
     if not batches:
         gap = probe_gap(policy, probed)
         guards.check_gap(gap, limit, sampling, policy.family)
@@ -131,12 +134,11 @@ def update_policy(
     norm = 0.0
     for _ in range(section.inner_epochs):
         for batch in batches:
-            targets, figures = algorithm.prepare(
+            prepared, figures = algorithm.prepare(
                 batch.targets, partial(batch.score, microbatches, tokens)
             )
-            sums = microbatches.run_fitting(
-                batch.cut, partial(replace(batch, targets=targets).backward, watch=not done), tokens
-            )
+            work = partial(replace(batch, targets=prepared).backward, watch=not done)
+            sums = microbatches.run_fitting(batch.cut, work, tokens)
             sums.figures = dict(figures)
             sums.loss = sums.figures.pop("train/loss", sums.loss)
             if not done and algorithm.exact:
@@ -160,31 +162,18 @@ def update_policy(
     )
 
 
-def _minibatch(
-    policy: Policy,
-    recipe: Recipe,
-    useful: Sequence[Rollout],
-    dice: np.random.Generator,
-    microbatches: Microbatches,
-    teacher: Policy | None,
-) -> "_Minibatch | None":
-    """The rollouts that have a gradient, as they are scored; None where nothing is to be."""
-    assert recipe.rl is not None
-    if (other := recipe.controls.score_temperature) is not None:
-        useful = [
-            replace(
-                rollout,
-                turns=tuple(
-                    replace(turn, sampling=replace(turn.sampling, temperature=other))
-                    for turn in rollout.turns
-                ),
-            )
-            for rollout in useful
-        ]
-    targets = recipe.rl.algorithm.targets(policy, useful, dice)
-    if not targets:
-        return None
-    return _Minibatch(policy, recipe, recipe.rl.beta, targets, microbatches.helpers, teacher)
+def _score_at(temperature: float, rollouts: Sequence[Rollout]) -> list[Rollout]:
+    """Rollouts as if they had been sampled at another temperature: a control."""
+    return [
+        replace(
+            rollout,
+            turns=tuple(
+                replace(turn, sampling=replace(turn.sampling, temperature=temperature))
+                for turn in rollout.turns
+            ),
+        )
+        for rollout in rollouts
+    ]
 
 
 @dataclass(slots=True)

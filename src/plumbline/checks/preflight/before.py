@@ -93,11 +93,8 @@ class BeforeRun(Context):
         """What would be asked of each task."""
         recipe, rl, evaluation = self.recipe, self.recipe.rl, self.recipe.evaluation
         count, _ = self.counter
-        weights = {name: section.weight for name, section in (recipe.tasks or {}).items()} or {
-            "": 1.0
-        }
         sizes = {name: task.sizes["train"] for name, task in self.tasks.items()}
-        dealt = task_shares({name: weights[name] for name in sizes}, sizes, recipe.mix)
+        dealt = task_shares(recipe, sizes)
         prompts = []
         for name, task in self.tasks.items():
             held_out, measured = task.sizes.get(evaluation.split, 0), task.train[:MEASURED]
