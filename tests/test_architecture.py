@@ -66,7 +66,7 @@ FOREIGN = re.compile(
 WITHOUT_TORCH = (
     *("records", "algorithms", "recipe", "runs.remote", "runs", "tasks", "evaluation", "reports"),
     *("api", "cli.main", "cli.job_entry", "jobs.follow", "export.export", "serve.backend"),
-    *("checks.diagnosis.check", "checks.audit.trial", "checks.refusals", "checks.preflight.report"),
+    *("checks.diagnosis.rule", "checks.audit.trial", "checks.refusals", "checks.preflight.report"),
     *("rollouts.collect", "training.pipeline", "training.sweep", "policies.downloads.get"),
 )
 HEAVY = {

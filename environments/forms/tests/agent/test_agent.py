@@ -12,7 +12,7 @@ from plumbline.records import Request, Sampling
 from plumbline.runs.metadata import METADATA, ModelMetadata
 from plumbline.serve.backend import AnswerChunk, AnswerRequest, Backend
 from plumbline_browser.plans.actions import Plan
-from plumbline_forms.agent.opening import with_agents
+from plumbline_forms.agent.backends import with_agents
 from plumbline_forms.agent.scene import given_of
 from plumbline_forms.agent.served import AgentServed, Planning
 from plumbline_forms.build import values_of

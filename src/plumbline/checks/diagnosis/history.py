@@ -149,7 +149,7 @@ class History(Context):
     """Which option of the trainer logs a need of checks."""
 
     def has(self, need: str) -> bool:
-        """See `diagnosis.check.rule` for the names of needs."""
+        """See `diagnosis.rule.rule` for the names of needs."""
         if need == "samples":
             return bool(self.samples)
         if need == "golds":

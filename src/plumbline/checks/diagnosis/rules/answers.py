@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from plumbline.checks.check import Finding
-from plumbline.checks.diagnosis.check import persisted, rule
 from plumbline.checks.diagnosis.facts import (
     correlate_with_reward,
     count_characters,
@@ -27,6 +26,7 @@ from plumbline.checks.diagnosis.facts import (
     unrefuted_causes,
 )
 from plumbline.checks.diagnosis.history import History, Sample, Series
+from plumbline.checks.diagnosis.rule import persisted, rule
 from plumbline.checks.diagnosis.rules.reward import LENGTH
 from plumbline.checks.diagnosis.trends import finite_values, fit_trend
 from plumbline.config.overrides import read_package_yaml

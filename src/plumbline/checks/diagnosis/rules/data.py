@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.checks.check import Finding
-from plumbline.checks.diagnosis.check import rule
 from plumbline.checks.diagnosis.facts import has_logged_means, reward_rises, shorten_prompts
 from plumbline.checks.diagnosis.history import History, Sample
+from plumbline.checks.diagnosis.rule import rule
 from plumbline.checks.diagnosis.rules.series import list_jumps
 from plumbline.checks.diagnosis.trends import fit_trend
 

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.checks.check import Finding
-from plumbline.checks.diagnosis.check import rule
 from plumbline.checks.diagnosis.facts import (
     find_kl_anchor,
     max_reward,
@@ -18,6 +17,7 @@ from plumbline.checks.diagnosis.facts import (
 )
 from plumbline.checks.diagnosis.history import Final, History
 from plumbline.checks.diagnosis.outcome import MATTERS, RewardOutcome, measure_outcome
+from plumbline.checks.diagnosis.rule import rule
 from plumbline.checks.diagnosis.rules.policy import pair_stage_evaluations
 from plumbline.checks.diagnosis.rules.steps import (
     ADAPTERS,

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from plumbline.checks.check import Finding
-from plumbline.checks.diagnosis.check import rule
 from plumbline.checks.diagnosis.history import History, Sample
+from plumbline.checks.diagnosis.rule import rule
 from plumbline.tasks.text.lenient_json import read_json
 from plumbline.tasks.text.numbers import read_number
 

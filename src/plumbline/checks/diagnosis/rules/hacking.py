@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.checks.check import Finding
-from plumbline.checks.diagnosis.check import rule
 from plumbline.checks.diagnosis.facts import (
     EQUAL,
     correlate_with_reward,
@@ -21,6 +20,7 @@ from plumbline.checks.diagnosis.facts import (
 )
 from plumbline.checks.diagnosis.history import History, Sample, Series
 from plumbline.checks.diagnosis.outcome import MATTERS, RewardOutcome, measure_outcome
+from plumbline.checks.diagnosis.rule import rule
 from plumbline.checks.diagnosis.rules.reward import MEASURED, NO_WEIGHT
 from plumbline.checks.diagnosis.trends import (
     find_fall,

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.checks.check import Finding, Level
-from plumbline.checks.diagnosis.check import rule
 from plumbline.checks.diagnosis.facts import (
     is_every_step,
     recent_median,
@@ -15,6 +14,7 @@ from plumbline.checks.diagnosis.facts import (
 )
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.outcome import MATTERS
+from plumbline.checks.diagnosis.rule import rule
 from plumbline.checks.diagnosis.rules.steps import rate_evidence
 from plumbline.checks.diagnosis.trends import (
     BLOCKS,

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 
 from plumbline.checks.check import Finding
-from plumbline.checks.diagnosis.check import persisted, rule
 from plumbline.checks.diagnosis.facts import (
     has_enough_rows,
     recent_median,
@@ -18,6 +17,7 @@ from plumbline.checks.diagnosis.facts import (
 )
 from plumbline.checks.diagnosis.history import Final, History, Series
 from plumbline.checks.diagnosis.outcome import measure_outcome
+from plumbline.checks.diagnosis.rule import persisted, rule
 from plumbline.checks.diagnosis.rules.steps import highest_learning_rate, rate_evidence
 from plumbline.checks.diagnosis.trends import BLOCKS, finite_values, fit_trend, is_moving, kendall_z
 from plumbline.evaluation.comparison import restrict_to_examples

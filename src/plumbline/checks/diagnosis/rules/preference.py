@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.checks.check import Finding
-from plumbline.checks.diagnosis.check import rule
 from plumbline.checks.diagnosis.facts import is_every_step, unrefuted_causes, zero_mask
 from plumbline.checks.diagnosis.history import History, Series
+from plumbline.checks.diagnosis.rule import rule
 from plumbline.checks.diagnosis.rules.losses import FEW, block_kendall_z
 from plumbline.checks.diagnosis.rules.steps import highest_learning_rate
 from plumbline.checks.diagnosis.trends import (

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 
 from plumbline.checks.check import Finding
-from plumbline.checks.diagnosis.check import rule
 from plumbline.checks.diagnosis.facts import (
     RISES,
     compare_part_sum,
@@ -22,6 +21,7 @@ from plumbline.checks.diagnosis.facts import (
 )
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.outcome import measure_outcome
+from plumbline.checks.diagnosis.rule import rule
 from plumbline.checks.diagnosis.rules.series import JUMP_ENOUGH, list_jumps
 from plumbline.checks.diagnosis.trends import (
     FALL_ENOUGH,

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from plumbline.checks.check import Finding, Level
-from plumbline.checks.diagnosis.check import rule
 from plumbline.checks.diagnosis.facts import (
     is_batch_spread,
     is_every_step,
@@ -13,6 +12,7 @@ from plumbline.checks.diagnosis.facts import (
     zero_mask,
 )
 from plumbline.checks.diagnosis.history import History, Series
+from plumbline.checks.diagnosis.rule import rule
 from plumbline.checks.diagnosis.trends import finite_values, longest_stretch, start_of_last_stretch
 
 WATCHED = (

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.checks.check import Finding, Level
-from plumbline.checks.diagnosis.check import rule
 from plumbline.checks.diagnosis.facts import (
     EQUAL,
     LONG,
@@ -31,6 +30,7 @@ from plumbline.checks.diagnosis.facts import (
     zero_mask,
 )
 from plumbline.checks.diagnosis.history import History, Sample, Series
+from plumbline.checks.diagnosis.rule import rule
 from plumbline.checks.diagnosis.trends import (
     finite_values,
     longest_stretch,

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from plumbline.checks.check import Finding, Level
-from plumbline.checks.diagnosis.check import rule
 from plumbline.checks.diagnosis.facts import recent_median, unrefuted_causes, zero_mask
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.outcome import measure_outcome
+from plumbline.checks.diagnosis.rule import rule
 from plumbline.checks.diagnosis.trends import finite_values
 
 SPENT = 0.01
