@@ -58,6 +58,8 @@ FLOOR = 0.05
 """What a part may pay for any text."""
 RANGE = "task.options.range"
 """In the advice of a reward outside of its range."""
+WORST = 4
+"""Ways to write a gold answer that a sentence names."""
 SOME, ROWS = 0.05, 50
 """Share of the rows that may pay anything before that is fatal, and how many are listed."""
 FORM = re.compile(r"form|tag|xml|mark|struct|layout|think", re.IGNORECASE)
@@ -482,7 +484,12 @@ def find_unpaid_writings(seen: ScoringRunner) -> Iterator[Finding]:
     by_loss = sorted(lost.items(), key=lambda item: -item[1])
     yield Finding(
         level="fatal" if comma else "note" if minor else "warning",
-        evidence={"over": LOSES, "lost": [f"{way} {loss:.0%}" for way, loss in by_loss], **ways},
+        evidence={
+            "over": LOSES,
+            "lost": [f"{way} {loss:.0%}" for way, loss in by_loss[:WORST]],
+            "more": len(lost) - WORST if len(lost) > WORST else None,
+            **ways,
+        },
         samples=list_ids(seen.verdicts_by_way("writing")[worst]),
         causes=("strict-parser", "letter-by-letter"),
     )
