@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from plumbline.config.imports import import_needed, missing_module_error
+from plumbline.config.imports import missing_module_error
 from plumbline.errors import DataError
 from plumbline.records import Example, Score
 from plumbline.rollouts.reward_workers import RewardWorkers, judge
@@ -74,7 +74,10 @@ def to_verifiers(task: Task, split: str = "train") -> Any:
         ModelError: verifiers is not installed.
         DataError: there is no such split, or its records are malformed.
     """
-    vf = import_needed("verifiers.v1", "to_verifiers")
+    try:
+        import verifiers.v1 as vf
+    except ImportError as error:
+        raise missing_module_error("to_verifiers", error) from error
     task = as_task(task)
     examples = {one.id: one for one in task.examples(split)}
     roles = {"system": vf.SystemMessage, "user": vf.UserMessage, "assistant": vf.AssistantMessage}

@@ -419,7 +419,8 @@ def sweep(
     if at_once > 1 or address is not None:
         spread = SideBySide(at_once=at_once, address=address, told=print_to_stderr)
     rows = run_sweep(recipes, folder, resume=resume, observers=open_observers, spread=spread)
-    found, tables = {"folder": str(folder), "runs": rows}, [sweep_table(rows)]
+    found = {"folder": str(folder), "runs": rows}
+    tables: list[Any] = [sweep_table(rows)]
     if seeds is not None:
         summed = summarise_seeds(rows)
         page = write_page(recipes, folder, rows, shlex.join(["plumbline", *sys.argv[1:]]))

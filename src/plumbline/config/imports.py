@@ -190,10 +190,8 @@ def import_named(name: str, what: str) -> Any:
             imported.
     """
     module, _, attribute = name.partition(":")
-    here, beside = (
-        str(Path.cwd()),
-        [str(folder) for folder in _folders_beside(module) if is_trusting()],
-    )
+    here = str(Path.cwd())
+    beside = [str(folder) for folder in _folders_beside(module) if is_trusting()]
     places = ", ".join(dict.fromkeys([here, *beside]))
     advice = (
         "write it as module:name; modules are looked for among the installed packages and then in "
@@ -392,7 +390,7 @@ def is_allowed(name: str) -> bool:
     return opens or is_consented(name) or _is_declared(name.partition(":")[0].partition(".")[0])
 
 
-def untrusted_code_error(what: str, written: str, place: object = None) -> UntrustedCodeError:
+def untrusted_code_error(what: str, written: str, place: object) -> UntrustedCodeError:
     """The error for code that a file names without the user's consent.
 
     Args:
@@ -400,12 +398,10 @@ def untrusted_code_error(what: str, written: str, place: object = None) -> Untru
         written: how the file writes it.
         place: where the code lies; None where that is not known.
     """
-    lies = f"whose code is {place}" if place is not None else "whose code is not found"
-    first = (
-        ""
-        if place is not None
-        else "start the command where its code lies, or put that beside the recipe; "
-    )
+    lies, first = f"whose code is {place}", ""
+    if place is None:
+        lies = "whose code is not found"
+        first = "start the command where its code lies, or put that beside the recipe; "
     return UntrustedCodeError(
         f"{_naming_file(written)} names {what}, {lies}; nothing of it was run",
         f"{first}if it is yours, or you have read it, add --trust-code (in Python: trust_code=True)",
@@ -424,14 +420,10 @@ def code_file(module: str) -> Path | None:
     spec = _spec(top)
     if spec is not None and not inner:
         return Path(str(spec.origin))
-    folders = (
-        [Path(one, *inner) for one in (spec.submodule_search_locations or ()) if inner]
-        if spec
-        else []
-    )
+    own = spec.submodule_search_locations or () if spec and inner else ()
     for place in [
-        *folders,
-        *(folder.joinpath(top, *inner) for folder in (Path.cwd(), *_folders_beside(module))),
+        *(Path(folder, *inner) for folder in own),
+        *(Path(folder, top, *inner) for folder in (Path.cwd(), *_folders_beside(module))),
     ]:
         for file in (place.with_name(f"{place.name}.py"), place / "__init__.py"):
             if file.is_file():
@@ -494,9 +486,7 @@ def _is_installed(place: Path) -> bool:
 
 
 def _declares(one: Distribution) -> bool:
-    if any(entry.group.startswith("plumbline") for entry in one.entry_points):
-        return True
-    return any(
+    return any(entry.group.startswith("plumbline") for entry in one.entry_points) or any(
         re.match(r"plumbline([-_.]+rl)?(?![\w.-])", needs, re.IGNORECASE)
         for needs in one.requires or ()
     )

@@ -313,7 +313,7 @@ def _export_gguf(what: Export, source: ExportSource, folder: Path) -> Written:
 def _write_licence(source: ExportSource, folder: Path) -> None:
     """The base's licence where its text is there, with a note beside it; else a note that says what
     is known."""
-    note, text = licence_text(source.base) + "\n", source.base and source.base.text
+    note, text = licence_text(source.base) + "\n", source.base.text if source.base else None
     write_text(folder / "LICENSE", note if text is None else text)
     if text is not None:
         write_text(folder / "NOTICE", note + "LICENSE is the text that lay beside the base.\n")

@@ -72,8 +72,8 @@ def options_of(family: str) -> FamilyOptions:
     policy = import_named(family, "policy family")
     lacking = "open(section, source, seed)"
     if hasattr(policy, "open"):
-        if isinstance(options := getattr(policy, "options", None), FamilyOptions):
-            return options
+        if isinstance(found := getattr(policy, "options", None), FamilyOptions):
+            return found
         lacking = "options (a FamilyOptions)"
     raise RecipeError(
         f"{family} is no policy family: it has no {lacking}",

@@ -109,11 +109,9 @@ def read_sampling(task: str) -> Mapping[str, Any]:
         RecipeError: the recipe cannot be read.
     """
     path = task.partition(":")[0]
-    written = (
-        _read_with_parents(find_recipe(path), (), []).get("sampling")
-        if Path(path).suffix in {".yaml", ".yml"}
-        else None
-    )
+    if Path(path).suffix not in {".yaml", ".yml"}:
+        return {}
+    written = _read_with_parents(find_recipe(path), (), []).get("sampling")
     return written if isinstance(written, Mapping) else {}
 
 
@@ -175,9 +173,22 @@ def find_recipe(source: str | Path) -> Path:
     Raises:
         RecipeError: there is none.
     """
-    path = Path(source)
-    if mistaken := _explain_no_recipe(str(source), path):
-        raise mistaken
+    path, source = Path(source), str(source)
+    mistaken = None
+    if path.suffix.lower() in DATA or source.startswith("hf://"):
+        mistaken = "data", "MODEL", shlex.quote(source)
+    elif (
+        (path / "config.json").is_file()
+        or path.suffix.lower() == ".gguf"
+        or (_HUB.fullmatch(source) and not path.exists() and path.suffix not in {".yaml", ".yml"})
+    ):
+        mistaken = "a model", shlex.quote(source), "FILE"
+    if mistaken is not None:
+        what, model, data = mistaken
+        raise RecipeError(
+            f"{source} is {what}, and a recipe is meant",
+            f"write one: plumbline init --model {model} --data {data} --reward MODULE:FUNCTION",
+        )
     if path.suffix in {".yaml", ".yml"} or path.exists():
         if path.is_file():
             return path
@@ -185,7 +196,7 @@ def find_recipe(source: str | Path) -> Path:
     for folder in _recipe_folders():
         if (folder / f"{path}.yaml").is_file():
             return folder / f"{path}.yaml"
-    close = difflib.get_close_matches(str(source), list_recipe_names(), n=1)
+    close = difflib.get_close_matches(source, list_recipe_names(), n=1)
     fix = (
         f"did you mean {close[0]}?"
         if close
@@ -193,24 +204,6 @@ def find_recipe(source: str | Path) -> Path:
         "./environments/*` in a clone of Plumbline"
     )
     raise RecipeError(f"no recipe named {source}", fix)
-
-
-def _explain_no_recipe(source: str, path: Path) -> RecipeError | None:
-    """What to do where a model or a file of rows stands for a recipe; None where it is neither."""
-    if path.suffix.lower() in DATA or source.startswith("hf://"):
-        what, model, data = "data", "MODEL", shlex.quote(source)
-    elif (
-        (path / "config.json").is_file()
-        or path.suffix.lower() == ".gguf"
-        or (_HUB.fullmatch(source) and not path.exists() and path.suffix not in {".yaml", ".yml"})
-    ):
-        what, model, data = "a model", shlex.quote(source), "FILE"
-    else:
-        return None
-    return RecipeError(
-        f"{source} is {what}, and a recipe is meant",
-        f"write one: plumbline init --model {model} --data {data} --reward MODULE:FUNCTION",
-    )
 
 
 def list_parents(source: str | Path) -> list[Path]:
@@ -261,7 +254,7 @@ def group_recipes() -> dict[str, list[str]]:
     for name in list_recipe_names():
         if match := _GROUP.match(read_text(find_recipe(name), RecipeError, SMALL)):
             groups.setdefault((int(match[1]), match[2]), []).append(name)
-    return {heading: groups[number, heading] for number, heading in sorted(groups)}
+    return {heading: names for (_, heading), names in sorted(groups.items())}
 
 
 def format_recipe_list(every: bool) -> str:
@@ -270,12 +263,7 @@ def format_recipe_list(every: bool) -> str:
     groups = {"": [*said]} if every else group_recipes()
     width = max((len(name) for some in groups.values() for name in some), default=0)
     blocks = [
-        "".join(
-            [
-                *([f"{heading}\n"] if heading else []),
-                *(f"  {name:{width}}  {said[name]}\n" for name in some),
-            ]
-        )
+        (heading and f"{heading}\n") + "".join(f"  {name:{width}}  {said[name]}\n" for name in some)
         for heading, some in groups.items()
     ]
     rest = len(said) - sum(map(len, groups.values()))

@@ -444,8 +444,8 @@ class _Reader(TrlScript):
         while isinstance(value, LibraryValue) and len(chain) < 20:
             chain.append(value)
             if value.how == "call" and value.name == "from_pretrained":
-                keys = ("model_name", "pretrained_model_name_or_path")
-                names = (*map(value.keys.get, keys), *value.args[:1], TODO)
+                spelled = ("model_name", "pretrained_model_name_or_path")
+                names = (*map(value.keys.get, spelled), *value.args[:1], TODO)
                 value = next(name for name in names if name is not None)
             else:
                 inner = [

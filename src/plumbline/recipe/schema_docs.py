@@ -9,7 +9,7 @@ import ast
 import inspect
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
@@ -150,16 +150,12 @@ def section_tables() -> list[_Table]:
             for key in key_types(item):
                 if key in table.rows:
                     continue
-                who = (
-                    list_reading_families(f"{path}.{key}")
-                    if kind in (ModelSection, Sampling)
-                    else ()
-                )
+                who: Sequence[str] = ()
                 if kind is Algorithm:
-                    who = tuple(
-                        name for name, entry in ALGORITHMS.items() if key in entry.model_fields
-                    )
-                    who = () if len(who) == len(ALGORITHMS) else who
+                    who = [name for name, one in ALGORITHMS.items() if key in one.model_fields]
+                    who = who if len(who) < len(ALGORITHMS) else ()
+                elif len(kinds) > 1:
+                    who = list_reading_families(f"{path}.{key}")
                 said = read_key_descriptions(item).get(key, "")
                 table.rows[key] = (
                     _default_text(item, key),

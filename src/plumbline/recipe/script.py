@@ -484,29 +484,33 @@ _FAILS = (
 )
 """What an operation on constants raises."""
 _METHODS = {
-    *(
-        "strip",
-        "lstrip",
-        "rstrip",
-        "lower",
-        "upper",
-        "title",
-        "capitalize",
-        "split",
-        "rsplit",
-        "splitlines",
-    ),
-    *(
-        "removeprefix",
-        "removesuffix",
-        "startswith",
-        "endswith",
-        "partition",
-        "rpartition",
-        "replace",
-        "index",
-    ),
-    *("get", "items", "keys", "values", "copy", "joinpath", "as_posix", "with_suffix", "with_name"),
+    "strip",
+    "lstrip",
+    "rstrip",
+    "lower",
+    "upper",
+    "title",
+    "capitalize",
+    "split",
+    "rsplit",
+    "splitlines",
+    "removeprefix",
+    "removesuffix",
+    "startswith",
+    "endswith",
+    "partition",
+    "rpartition",
+    "replace",
+    "index",
+    "get",
+    "items",
+    "keys",
+    "values",
+    "copy",
+    "joinpath",
+    "as_posix",
+    "with_suffix",
+    "with_name",
 }
 """Of constants, that change nothing."""
 _CHANGES = {"pop", "update", "setdefault", "append", "extend", "insert"}
@@ -971,8 +975,9 @@ class Script:
                 self.read |= {key} if is_row(owner) and isinstance(key, str) else set()
                 return owner.item(key, node)
             case list() | tuple() | range() | str() | dict() if isinstance(key, str | int | slice):
+                inside: Any = owner
                 with suppress(*_FAILS):
-                    return operator.getitem(owner, key)
+                    return inside[key]
         return Unknown(node)
 
     def _apply_operator(

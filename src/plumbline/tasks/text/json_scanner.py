@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from plumbline.tasks.text.json_schema import Schema
+from plumbline.tasks.text.json_schema import ANYTHING, Schema
 from plumbline.tasks.text.json_strings import (
     BLANK,
     NAME,
@@ -34,7 +34,7 @@ MISSING: Any = object()
 """No value: the member or element is left out."""
 Known = Mapping[str, Schema]
 """The schemas of an object's keys, by the key; empty where the schema names none."""
-_NO_KEYS: Known = {}
+_NO_KEYS = ANYTHING.properties
 
 _MAX_DEPTH = 100
 """Nearly-JSON nested deeper than this is not read; valid JSON may be deeper."""
@@ -149,25 +149,23 @@ class Scanner:
     Example:
         repairs: set[str] = set()
         scanner = Scanner("{nota: 4,5}", repairs)
-        scanner.read(0, None) == {"nota": 4.5}
+        scanner.read(0, ANYTHING) == {"nota": 4.5}
         repairs == {"bare_key", "decimal_comma"}
     """
 
     __slots__ = (
-        *(
-            "bare",
-            "depth",
-            "far",
-            "lost",
-            "near",
-            "pos",
-            "raw",
-            "reach",
-            "repairs",
-            "resume",
-            "size",
-            "stopped",
-        ),
+        "bare",
+        "depth",
+        "far",
+        "lost",
+        "near",
+        "pos",
+        "raw",
+        "reach",
+        "repairs",
+        "resume",
+        "size",
+        "stopped",
         "text",
     )
 
@@ -194,7 +192,7 @@ class Scanner:
         """From where on no text of an object ends far, by the identity of the keys that its schema
         names."""
 
-    def read(self, start: int, schema: Schema | None) -> Any:
+    def read(self, start: int, schema: Schema) -> Any:
         """Read the object or array whose bracket is at `start`, or the elements behind a comma
         there.
 
@@ -229,12 +227,11 @@ class Scanner:
     # -- objects -----------------------------------------------------------------------------------
 
     def members(
-        self, pos: int, schema: Schema | None, into: Any, depth: int, *, in_array: bool = False
+        self, pos: int, schema: Schema, into: Any, depth: int, *, in_array: bool = False
     ) -> Any:
         """Read the members of an object, from behind its opening brace, into a dictionary, and
         return that."""
-        text, repairs = self.text, self.repairs
-        known = schema.properties if schema is not None else _NO_KEYS
+        text, repairs, known = self.text, self.repairs, schema.properties
         last: str | None = None
         comma = True
         while True:
@@ -295,7 +292,7 @@ class Scanner:
                 name, pos = key, self.pos
             if not comma:
                 repairs.add("missing_comma")
-            value = self._value(pos, known.get(name), known, depth, in_array=False)
+            value = self._value(pos, known.get(name, ANYTHING), known, depth, in_array=False)
             if value is not MISSING:
                 into[name] = value
             if self.stopped:
@@ -315,16 +312,14 @@ class Scanner:
         kind = dict if char == "{" else str if char in QUOTE else None
         if kind is None:
             return False
-        schema = known.get(last)
+        schema = known.get(last, ANYTHING)
         unopened = isinstance(old, kind) and _wants_list(known, last)
         array, schema = ([old], schema) if unopened else last_list(old, schema)
         if not array or not isinstance(array[-1], kind):
             return False
         if char == "{" and not unopened:
-            items = schema.items if schema is not None else None
-            if _first_key(self.text, pos + 1) not in (
-                items.properties if items and items.properties else array[-1]
-            ):
+            named = schema.items.properties if schema.items is not None else None
+            if _first_key(self.text, pos + 1) not in (named or array[-1]):
                 return False
         self.repairs.add("brackets")
         more = self._elements(pos, schema, self.depth + 1, in_object=True, outer=known)
@@ -383,7 +378,7 @@ class Scanner:
     def _elements(
         self,
         pos: int,
-        schema: Schema | None,
+        schema: Schema,
         depth: int,
         *,
         in_object: bool = False,
@@ -399,7 +394,7 @@ class Scanner:
             outer: the keys that the schema names for the object around it, if it does.
         """
         text, repairs = self.text, self.repairs
-        child = schema.items if schema is not None else None
+        child = schema.items or ANYTHING
         array = _Array()
         items = array.items
         comma, unclosed = True, False
@@ -460,15 +455,12 @@ class Scanner:
                 repairs.add("brackets")
                 # It holds one array only, and either of their brackets is wrong.
                 wrapped = len(items) == 1 and isinstance(items[0], list)
-        integer = child is not None and "integer" in child.types and "number" not in child.types
-        value = MISSING if wrapped else array.value(text, repairs, integer=integer)
+        value = MISSING if wrapped else array.value(text, repairs, integer=child.integral)
         return self._lose() if value is MISSING else value
 
     # -- values ------------------------------------------------------------------------------------
 
-    def _value(
-        self, pos: int, schema: Schema | None, known: Known, depth: int, *, in_array: bool
-    ) -> Any:
+    def _value(self, pos: int, schema: Schema, known: Known, depth: int, *, in_array: bool) -> Any:
         """Read the value of a member, or an element of an array."""
         text = self.text
         char = text[pos : pos + 1]
@@ -480,7 +472,7 @@ class Scanner:
         elif char in "-0123456789" and char:
             number = (_ELEMENT if in_array else _NUMBER)(text, pos)
             if number is not None and (
-                number[2] != "," or schema is None or "number" in schema.types
+                number[2] != "," or schema is ANYTHING or "number" in schema.types
             ):
                 self.pos = number.end()
                 if number[2] is None:
@@ -526,11 +518,7 @@ class Scanner:
         if char in "uUbBrR" and text[pos + 1 : pos + 2] in ("'", '"'):  # Python's u'…'
             self.repairs.add("quotes")
             return self._text(pos + 1, schema, known, in_array=in_array)
-        if (
-            char == "("
-            and not (schema is not None and schema.textual)
-            and (flat := _TUPLE(text, pos))
-        ):
+        if char == "(" and not schema.textual and (flat := _TUPLE(text, pos)):
             # A tuple of Python is the array that JSON has for it.
             self.repairs.add("brackets")
             inside = Scanner(f"[{flat[1].rstrip(',')}]", self.repairs, raw=self.raw)
@@ -548,7 +536,7 @@ class Scanner:
             else self._read_bare_text(pos, schema, known, in_array=in_array)
         )
 
-    def _text(self, pos: int, schema: Schema | None, known: Known, *, in_array: bool) -> Any:
+    def _text(self, pos: int, schema: Schema, known: Known, *, in_array: bool) -> Any:
         """Read a quoted text."""
         text = self.text
         quote = text[pos]
@@ -593,15 +581,9 @@ class Scanner:
         if swallowed or not content.strip():
             return MISSING
         # It may be kept where half of it means nothing else.
-        longer = (
-            [one for one in schema.enum if isinstance(one, str) and one.startswith(content)]
-            if schema
-            else []
-        )
-        may_be_half = schema is None or (
-            longer == [content] if schema.enum else schema.admits("string")
-        )
-        return content if may_be_half else MISSING
+        longer = [one for one in schema.enum if isinstance(one, str) and one.startswith(content)]
+        kept = longer == [content] if schema.enum else schema.admits("string")
+        return content if kept else MISSING
 
     def _far_end(self, start: int, known: Known) -> Ending | None:
         """See `far_end`; where none follows, none follows further on."""
@@ -621,13 +603,13 @@ class Scanner:
     def _ends_value(self, pos: int, *, in_array: bool) -> bool:
         return bool(_AFTER_VALUE(self.text, pos) or (in_array and _BEFORE_ELEMENT(self.text, pos)))
 
-    def _number(self, pos: int, schema: Schema | None, *, in_array: bool) -> tuple[Any] | None:
+    def _number(self, pos: int, schema: Schema, *, in_array: bool) -> tuple[Any] | None:
         """Read a number; None where there is none."""
         text = self.text
         run = (_NUMBER_IN_ARRAY if in_array else _NUMBER_IN_OBJECT)(text, pos)
         if run is None or not self._ends_value(run.end(), in_array=in_array):
             return None
-        integer = schema is not None and "integer" in schema.types and "number" not in schema.types
+        integer = schema.integral
         cut = run[0][-1] != "%" and _CUT(text, run.end())  # 1 may be half of 12
         if not cut and not in_array and not integer:  # "0," may be half of "0,85"
             cut = _CUT_AT_COMMA(text, run.end()) and _MAY_HAVE_DECIMALS(run[0])
@@ -641,13 +623,13 @@ class Scanner:
         json_form = (
             not number.repairs or number.repairs == ("percent",) or "non_finite" in number.repairs
         )
-        if not json_form and schema is not None and schema.textual:
+        if not json_form and schema.textual:
             return None  # an identifier such as 00123 is a text there, and stays as it is written
         self.repairs.update(number.repairs)
         self.pos = run.end()
         return (number.value,)
 
-    def _literal(self, pos: int, schema: Schema | None) -> tuple[Any] | None:
+    def _literal(self, pos: int, schema: Schema) -> tuple[Any] | None:
         """Read true, None, undefined, NaN, verdadeiro and their like; None where there is none."""
         match = _WORD(self.text, pos)
         plain = match[0].lstrip("+-").lower() if match is not None else ""
@@ -657,21 +639,14 @@ class Scanner:
             return None
         value = _LITERALS[plain]
         wanted = "null" if value is None else "boolean"
-        if (
-            plain in _PORTUGUESE
-            and schema is not None
-            and schema.admits("string")
-            and not schema.admits(wanted)
-        ):
+        if plain in _PORTUGUESE and schema.admits("string") and not schema.admits(wanted):
             return None
         if match[0] not in ("true", "false", "null"):
             self.repairs.add("non_finite" if plain in _NON_FINITE else "literal")
         self.pos = match.end()
         return (value,)
 
-    def _read_bare_text(
-        self, pos: int, schema: Schema | None, known: Known, *, in_array: bool
-    ) -> Any:
+    def _read_bare_text(self, pos: int, schema: Schema, known: Known, *, in_array: bool) -> Any:
         """Read a text without quotes."""
         text = self.text
         at = pos
@@ -712,25 +687,25 @@ class Scanner:
                 self.repairs.update(number.repairs, ("junk",))
                 return number.value
             # The opening quote of a text is missing, and the schema says of what type it is.
-            if not content or bare[-1] == ":" or schema is None or content.lower() in _LITERALS:
+            if not content or bare[-1] == ":" or schema is ANYTHING or content.lower() in _LITERALS:
                 return self._lose()
             self.repairs.add("quotes")
             return self._unescape(content)
         if not bare or (in_array and ":" in bare) or _BREAK_AT_END(bare):
             return self._stop("unreadable", pos, max(pos, at))
-        if _NUMBERS(bare) and not (schema is not None and schema.textual):
+        if _NUMBERS(bare) and not schema.textual:
             return self._lose()  # a list without its brackets, perhaps: only this member is lost
         self.repairs.add("bare_string")
         self.bare += 1
         return bare
 
 
-def last_list(value: Any, schema: Schema | None) -> tuple[list[Any] | None, Schema | None]:
+def last_list(value: Any, schema: Schema) -> tuple[list[Any] | None, Schema]:
     """The list that a value is or ends with, at any depth, and its schema."""
     while isinstance(value, dict) and value:
         key = next(reversed(value))
-        value, schema = value[key], schema.properties.get(key) if schema is not None else None
-    return (value, schema) if isinstance(value, list) else (None, None)
+        value, schema = value[key], schema.properties.get(key, ANYTHING)
+    return (value, schema) if isinstance(value, list) else (None, ANYTHING)
 
 
 def _wants_list(known: Known, key: str) -> bool:

@@ -88,6 +88,11 @@ class Schema:
         return "number" in self.types or "integer" in self.types
 
     @property
+    def integral(self) -> bool:
+        """Whether the schema names an integer, and no other number."""
+        return "integer" in self.types and "number" not in self.types
+
+    @property
     def textual(self) -> bool:
         """Whether the schema names a text, and no number."""
         return "string" in self.types and not self.numeric
@@ -95,6 +100,11 @@ class Schema:
     def admits(self, name: str) -> bool:
         """Whether a value of this JSON type may stand here, as far as the schema says."""
         return not self.types or name in self.types
+
+
+ANYTHING = Schema()
+"""Of a place of which nothing is said; another `Schema()` is of one of which something is, in a way
+not supported."""
 
 
 def _check(right: bool, cause: str) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from plumbline.tasks.text.json_scanner import Scanner, last_list
-from plumbline.tasks.text.json_schema import Schema, coerce
+from plumbline.tasks.text.json_schema import ANYTHING, Schema, coerce
 from plumbline.tasks.text.json_strings import BLANK, NAME, is_raw, place_behind, unescape
 
 _STRINGS = json.JSONDecoder(strict=False)
@@ -78,7 +78,7 @@ class Candidate:
 
 
 def find(
-    text: str, schema: Schema | None, *, invalid: bool = False, far: bool = False
+    text: str, schema: Schema, *, invalid: bool = False, far: bool = False
 ) -> Candidate | None:
     """Find the value that was meant.
 
@@ -105,33 +105,21 @@ class _Search:
     def __init__(
         self,
         text: str,
-        schema: Schema | None,
+        schema: Schema,
         budget: int,
         level: int = 0,
         *,
         invalid: bool = False,
         far: bool = False,
     ) -> None:
-        self.text, self.schema, self.level, self.invalid, self.far = (
-            text,
-            schema,
-            level,
-            invalid,
-            far,
-        )
+        self.text, self.schema, self.level = text, schema, level
+        self.invalid, self.far = invalid, far
         self.budget = budget
         """How many characters may still be read."""
-        given = schema or Schema()
-        self.wants_object = "object" in given.types
-        self.wants_list = "array" in given.types and not self.wants_object
-        self.members, self.items = given.properties, given.items
-        self.known = (
-            self.members
-            if not self.wants_list
-            else self.items.properties
-            if self.items is not None
-            else {}
-        )
+        self.wants_object = "object" in schema.types
+        self.wants_list = "array" in schema.types and not self.wants_object
+        self.members, self.items = schema.properties, schema.items or ANYTHING
+        self.known = self.items.properties if self.wants_list else self.members
         """The keys of the objects that the schema asks for: of the value, or of its elements."""
         lists = [
             member.items.properties for member in self.known.values() if member.items is not None
@@ -235,8 +223,7 @@ class _Search:
     def _fits(self, candidate: Candidate) -> bool:
         if candidate.fits is None:
             found: set[str] = set()
-            if self.schema is not None:
-                coerce(candidate.value, self.schema, found)
+            coerce(candidate.value, self.schema, found)
             candidate.fits = "mismatch" not in found
         return candidate.fits
 
@@ -351,7 +338,7 @@ class _Search:
 
     def _next_element(
         self, value: Any, start: int, end: int
-    ) -> tuple[re.Match[str], list[Any] | None, Schema | None] | None:
+    ) -> tuple[re.Match[str], list[Any] | None, Schema] | None:
         """The object behind a value whose list was closed too early, or has no brackets; None where
         there is none.
 
@@ -373,11 +360,11 @@ class _Search:
         lines = self.wants_list and self.text[start] == "{" and not match["closing"].strip()
         if array is not None and not match["comma"] and not lines:
             return None
-        items = schema.items if schema is not None else None
-        if items is not None and not items.admits("object"):
+        items = schema.items or ANYTHING
+        if not items.admits("object"):
             return None
         if array is not None and not self.wants_list:
-            named = items is not None and match["key"] in items.properties
+            named = match["key"] in items.properties
             alike = bool(array) and isinstance(array[-1], dict) and match["key"] in array[-1]
             if not named and not (alike and self._closes_list(match.start("key"))):
                 return None
@@ -386,23 +373,16 @@ class _Search:
     def _next_scalar(self, value: Any, end: int) -> int:
         """The mark behind which the texts or numbers of a list go on that was closed too early; 0
         where none do."""
-        match = (
-            _NEXT_SCALAR(self.text, end)
-            if self.wants_list and isinstance(value, list) and value
-            else None
-        )
-        if (
-            match is None
-            or isinstance(value[-1], (dict, list))
-            or isinstance(value[-1], str) != (match[2] == '"')
-        ):
+        if not self.wants_list or not isinstance(value, list) or not value:
             return 0
-        flat = self.items is not None and bool(self.items.types) and "array" not in self.items.types
-        return (
-            match.end(1) - 1
-            if (flat if match[1][-1] == "[" else self._closes_list(match.end()))
-            else 0
-        )
+        match, last = _NEXT_SCALAR(self.text, end), value[-1]
+        if match is None or isinstance(last, dict | list):
+            return 0
+        if isinstance(last, str) != (match[2] == '"'):
+            return 0
+        flat = not self.items.admits("array")
+        more = flat if match[1][-1] == "[" else self._closes_list(match.end())
+        return match.end(1) - 1 if more else 0
 
     def _closes_list(self, pos: int) -> bool:
         """Whether more brackets of lists are closed than opened from here to the end, or to the
@@ -433,7 +413,7 @@ class _Search:
     def _candidate(
         self, value: Any, start: int, end: int, repairs: set[str], *, complete: bool
     ) -> Candidate:
-        quoted = self.schema is not None or "bare_key" not in repairs
+        quoted = self.schema is not ANYTHING or "bare_key" not in repairs
         if isinstance(value, dict):
             rank = (1, self._keys(value), quoted, complete)
         else:

@@ -304,16 +304,7 @@ def _at_later(
 
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.?))", re.DOTALL)
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
-_JSON_ESCAPES = {
-    '"': '"',
-    "\\": "\\",
-    "/": "/",
-    "b": "\b",
-    "f": "\f",
-    "n": "\n",
-    "r": "\r",
-    "t": "\t",
-}
+_JSON_ESCAPES = dict(zip('"\\/bfnrt', '"\\/\b\f\n\r\t', strict=True))
 _QUOTED = re.compile(r"""(["'])((?:(?!\1)[^\\]|\\.)*+)(?:\1|\\?\Z)""", re.DOTALL).finditer
 _UNKNOWN = re.compile(
     r"(?<!\\)(?:\\\\)*+\\(?:u(?![0-9a-fA-F]{4}|[0-9a-fA-F]*\Z)|x(?![0-9a-fA-F]{2}|[0-9a-fA-F]*\Z)|(?![\\bfnrtux])[^\W_])"

@@ -19,20 +19,10 @@ from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any
 
-from plumbline.tasks.text.json_schema import Schema, coerce
+from plumbline.tasks.text.json_schema import ANYTHING, coerce
+from plumbline.tasks.text.json_schema import Schema as Schema
 from plumbline.tasks.text.json_search import find, valid_at
 from plumbline.tasks.text.json_strings import without_breaks
-
-__all__ = [
-    "REPAIRS",
-    "Reading",
-    "Schema",
-    "drop_surrogates",
-    "order_repairs",
-    "read_json",
-    "strict_json",
-    "values_in",
-]
 
 REPAIRS: dict[str, str] = {
     # Where the value was found.
@@ -155,9 +145,10 @@ def read_json(text: str, schema: Schema | None = None, *, coerced: bool = True) 
         told from prose; a bare number or text (`4,5`) is no value. Never raises, and takes time in
         proportion to the length of the text.
     """
+    schema = schema or ANYTHING
     try:
         reading = _read(text.lstrip(), schema, 0)
-        if schema is None or not coerced or reading.value is None:
+        if not coerced or reading.value is None:
             return reading
         repairs = set(reading.repairs)
         return Reading(
@@ -169,13 +160,11 @@ def read_json(text: str, schema: Schema | None = None, *, coerced: bool = True) 
         return _NONE
 
 
-def _read(text: str, schema: Schema | None, encodings: int) -> Reading:
+def _read(text: str, schema: Schema, encodings: int) -> Reading:
     found = valid_at(text, 0)
     if found is not None and not text[found[1] :].strip():
         value = found[0]
-        if isinstance(value, dict) or (
-            isinstance(value, list) and not (schema and "object" in schema.types)
-        ):
+        if isinstance(value, dict) or (isinstance(value, list) and "object" not in schema.types):
             return Reading(value, (), complete=True)
         if isinstance(value, str) and encodings < _MAX_ENCODINGS:
             reading = _read(value.lstrip(), schema, encodings + 1)
@@ -187,12 +176,11 @@ def _read(text: str, schema: Schema | None, encodings: int) -> Reading:
                 complete=reading.complete,
             )
     candidate = find(text, schema, invalid=found is None)
-    listed = (
-        schema is None
-        or "array" not in schema.types
-        or (candidate and isinstance(candidate.value, list))
+    settled = (
+        candidate is not None
+        and candidate.complete
+        and ("array" not in schema.types or isinstance(candidate.value, list))
     )
-    settled = candidate is not None and candidate.complete and listed
     if not settled and (blank := without_breaks(text)) is not None:
         other = find(blank, schema)
         if other is not None and (candidate is None or other.complete):
