@@ -371,28 +371,28 @@ BUDGETS = {
     "plumbline_commerce": 71_800,
     "plumbline_forms": 61_200,
     "plumbline_miniwob": 18_200,
-    "adapters": 9_300,
-    "algorithms": 6_300,
+    "adapters": 9_200,
+    "algorithms": 6_500,
     "checks": 121_600,
-    "cli": 11_700,
+    "cli": 11_500,
     "config": 4_900,
     "engines": 8_700,
-    "evaluation": 18_000,
-    "export": 5_900,
+    "evaluation": 19_100,
+    "export": 5_800,
     "jobs": 8_600,
-    "modules": 7_300,
+    "modules": 7_700,
     "policies": 82_700,
-    "recipe": 36_000,
-    "reports": 30_200,
-    "rollouts": 2_400,
-    "runs": 20_800,
-    "serve": 18_100,
-    "tasks": 45_800,
-    "training": 23_900,
+    "recipe": 35_400,
+    "reports": 27_900,
+    "rollouts": 2_300,
+    "runs": 21_400,
+    "serve": 17_400,
+    "tasks": 44_000,
+    "training": 24_400,
 }
 """The most tokens of code of each package, 5 % over its size: room for a change, not for an ability.
 Who deletes lowers one; to raise one, lower another."""
-TOTALS = {"core": 448_000, "environments": 162_000, "tests": 500_000}
+TOTALS = {"core": 447_000, "environments": 162_000, "tests": 500_000}
 NAMES = 20
 
 
