@@ -500,15 +500,7 @@ def evaluate(
         model_options=model_options,
         recipe_sampling=read_sampling(task),
     )
-    outputs = Outputs(
-        evaluation=out,
-        table=table,
-        tables=tables,
-        report=report,
-        inspect=inspect,
-        replays=replays,
-        as_json=as_json,
-    )
+    outputs = take.pick_arguments(Outputs, {**locals(), "evaluation": out})
     specs = each_task(spec)
     outputs.check(specs)
     with show_progress() as view:
@@ -793,7 +785,7 @@ def export(
     public: Annotated[
         bool, Option("--public", help="Make the repository of --push public.")
     ] = False,
-    trust_code: take.TrustCode = False,  # noqa: ARG001
+    trust_code: take.TrustCode = False,
     as_json: take.Json = False,
 ) -> None:
     """Write a trained model for others, with a model card and a licence note; nothing that we did
@@ -806,17 +798,7 @@ def export(
     from plumbline.export.export import Export
     from plumbline.export.export import export as write
 
-    what = Export(
-        model=model,
-        out=out,
-        kind=kind,
-        dtype=dtype,
-        gguf=gguf,
-        evaluate=evaluate,
-        base=base,
-        push=push,
-        public=public,
-    )
+    what = take.pick_arguments(Export, locals())
     with show_progress() as view:
         done = write(what, view)
     print_json(done.to_json()) if as_json else print_text(done.text())

@@ -55,7 +55,7 @@ def runs(
     from plumbline.reports.evaluation_output import Outputs
     from plumbline.runs.remote import local_runs
 
-    outputs = Outputs(table=table, report=report, as_json=as_json)
+    outputs = take.pick_arguments(Outputs, locals())
     _show(
         read_lineage(
             local_runs(folders or ["runs"]),
@@ -92,7 +92,7 @@ def compare(
     from plumbline.reports.evaluation_output import Outputs
     from plumbline.runs.remote import local_run
 
-    outputs = Outputs(table=table, report=report, as_json=as_json)
+    outputs = take.pick_arguments(Outputs, locals())
     _show(compare_paths(*map(local_run, [first, *others])), outputs)
 
 

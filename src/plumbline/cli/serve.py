@@ -84,9 +84,7 @@ def serve(
     limits = RequestLimits(
         body=max_bytes, tokens=max_tokens, answers=max_n, requests=max_requests, seconds=timeout
     )
-    serving = ServerOptions(
-        host=host, port=port, limits=limits, grace=grace, log=log, log_contents=log_contents
-    )
+    serving = take.pick_arguments(ServerOptions, locals())
     serving = replace(serving, token=token_of(token_env, serving))
     planner = plugins("plumbline.serve").get("agent")
     if agent and planner is None:

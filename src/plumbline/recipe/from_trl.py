@@ -581,12 +581,12 @@ class _Reader(TrlScript):
         found, split = _Rows(), None
         for _ in range(200):
             match value:
-                case LibraryValue(how="call", name="load_dataset"):
+                case LibraryValue("call", "load_dataset"):
                     self._data_set(value, split, found)
                     break
-                case LibraryValue(
-                    how="call", name=name, args=[str() | PurePath() as place, *_]
-                ) if name in LOADS:
+                case LibraryValue("call", name, args=[str() | PurePath() as place, *_]) if (
+                    name in LOADS
+                ):
                     found.data = f"hf://{place}" if name == "load_from_disk" else str(place)
                     keywords = {one.arg for one in getattr(value.node, "keywords", [])}
                     # by assignment
@@ -599,11 +599,9 @@ class _Reader(TrlScript):
                 case str() | PurePath():
                     found.data = str(value)
                     break
-                case LibraryValue(how="call", name=name, args=[inner, *_]) if name in INNER_ROWS:
+                case LibraryValue("call", name, args=[inner, *_]) if name in INNER_ROWS:
                     value = inner
-                case LibraryValue(
-                    how="call", name="select" | "take" | "head", args=[many, *_], owner=owner
-                ):
+                case LibraryValue("call", "select" | "take" | "head", args=[many, *_], owner=owner):
                     many = len(many) if isinstance(many, list | range) else many
                     if isinstance(many, int):
                         found.taken = many
@@ -612,7 +610,7 @@ class _Reader(TrlScript):
                             f"select({_quote_source(many)}): the recipe has all rows of the split"
                         )
                     value = owner
-                case LibraryValue(how="call", name="train_test_split", args=args, keys=keys):
+                case LibraryValue("call", "train_test_split", args=args, keys=keys):
                     given = {**dict(zip(("test_size", "train_size"), args, strict=False)), **keys}
                     rest = to_recipe_value(given.get("train_size"))
                     share = to_recipe_value(given.get("test_size")) or (
@@ -626,8 +624,8 @@ class _Reader(TrlScript):
                         )
                     split, value = None, value.owner
                 case LibraryValue(
-                    how="call",
-                    name="rows",
+                    "call",
+                    "rows",
                     args=[LibraryValue(name="loads" | "literal_eval")],
                     owner=owner,
                 ):
@@ -641,23 +639,21 @@ class _Reader(TrlScript):
                     value = value.owner
                 case LibraryValue(
                     name="rows",
-                    node=ast.ListComp(elt=each, generators=[ast.comprehension(ast.Name(id=row))]),
+                    node=ast.ListComp(each, [ast.comprehension(ast.Name(row))]),
                 ):
                     found.changes.insert(
                         0, self._add_map(value, f"lambda {row}: {ast.unparse(each)}", "rows")
                     )
                     value = value.owner
-                case LibraryValue(how="call", name="map" | "rows" | "filter"):
+                case LibraryValue("call", "map" | "rows" | "filter"):
                     found.changes.insert(0, replace(value, kind=value.name))
                     value = value.owner
-                case LibraryValue(how="call", name=name, owner=LibraryValue() as owner) if (
-                    name in SAME_ROWS
-                ):
+                case LibraryValue("call", name, owner=LibraryValue() as owner) if name in SAME_ROWS:
                     value = owner
-                case LibraryValue(how="item", args=[key], owner=owner):
+                case LibraryValue("item", args=[key], owner=owner):
                     split = key if isinstance(key, str | int) else split
                     value = owner
-                case LibraryValue(how="call", args=[LibraryValue() as inner, *_], node=node) if (
+                case LibraryValue("call", args=[LibraryValue() as inner, *_], node=node) if (
                     value.name
                     not in {
                         "chain",
@@ -668,7 +664,7 @@ class _Reader(TrlScript):
                         f"{unparse_expression(node)} changes the rows, and is not taken over"
                     )
                     value = inner
-                case LibraryValue(how="attribute", owner=LibraryValue() as owner) | [
+                case LibraryValue("attribute", owner=LibraryValue() as owner) | [
                     LibraryValue(name="rows") as owner
                 ]:
                     value = owner

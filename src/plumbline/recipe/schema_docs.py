@@ -60,9 +60,7 @@ def read_key_descriptions(kind: Any) -> dict[str, str]:
         assert isinstance(tree, ast.ClassDef)
         for key, text in zip(tree.body, tree.body[1:], strict=False):
             match key, text:
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(
-                    value=ast.Constant(value=str(said))
-                ):
+                case ast.AnnAssign(ast.Name(name)), ast.Expr(ast.Constant(str(said))):
                     result[name] = " ".join(said.split())
     for base in reversed(kind.__mro__):
         for name, annotation in key_types(base).items():

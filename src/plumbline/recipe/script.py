@@ -655,33 +655,33 @@ class Script:
 
     def _run_statement(self, node: ast.stmt, scope: Scope) -> str:
         match node:
-            case ast.Assign(targets=targets, value=value):
+            case ast.Assign(targets, value):
                 found = self.value(value, scope)
                 for target in targets:
                     self._bind(target, found, scope)
             case ast.AnnAssign(target=target, value=ast.expr() as value):
                 self._bind(target, self.value(value, scope), scope)
-            case ast.AugAssign(target=target, op=operation, value=value):
+            case ast.AugAssign(target, operation, value):
                 self._bind(target, self.value(ast.BinOp(target, operation, value), scope), scope)
-            case ast.Expr(value=value):
+            case ast.Expr(value):
                 found = self.value(value, scope)
                 if isinstance(found, LibraryValue) and found.name in {"exit", "quit", "_exit"}:
                     return "raise"
-            case ast.Return(value=value):
+            case ast.Return(value):
                 scope.returned.append(None if value is None else self.value(value, scope))
                 return "return"
             case ast.Raise() | ast.Break() | ast.Continue():
                 return type(node).__name__.lower()
-            case ast.If(test=test, body=body, orelse=other):
+            case ast.If(test, body, other):
                 true = self._is_true(self.value(test, scope))
                 if true is None:
                     return self._follow_branches([body, other], scope)
                 return self._run(body if true else other, scope)
-            case ast.For(target=target, iter=items, body=body):
+            case ast.For(target, items, body):
                 return self._loop(target, self.value(items, scope), body, scope)
             case ast.While(body=body):
                 return self._follow_branches([body, []], scope)
-            case ast.With(items=managers, body=body):
+            case ast.With(managers, body):
                 for manager in managers:
                     found = self.value(manager.context_expr, scope)
                     if manager.optional_vars is not None:
@@ -692,7 +692,7 @@ class Script:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 decorators = [self.value(item, scope) for item in node.decorator_list]
                 scope.names[node.name] = self._function(node, scope, decorators)
-            case ast.ClassDef(name=name, bases=bases, body=body):
+            case ast.ClassDef(name, bases, body=body):
                 inner = Scope(scope.module, scope)
                 self._run(body, inner)
                 for found in inner.names.values():
@@ -701,7 +701,7 @@ class Script:
                 scope.names[name] = ScriptClass(
                     node, scope, inner.names, [self.value(base, scope) for base in bases]
                 )
-            case ast.Import(names=names):
+            case ast.Import(names):
                 for item in names:
                     name = item.name if item.asname else item.name.partition(".")[0]
                     beside = self._follow_sibling(item.name, scope)
@@ -709,7 +709,7 @@ class Script:
                     scope.names[item.asname or name] = (
                         Instance(None, beside.names) if beside else library
                     )
-            case ast.ImportFrom(module=module, names=names, level=level):
+            case ast.ImportFrom(module, names, level):
                 beside = self._follow_sibling(module or "", scope)
                 for item in names:
                     line = ast.unparse(ast.ImportFrom(module, [item], level))
@@ -759,16 +759,16 @@ class Script:
 
     def _bind(self, target: ast.expr, value: Any, scope: Scope) -> None:
         match target:
-            case ast.Name(id=name):
+            case ast.Name(name):
                 scope.names[name] = value
-            case ast.Tuple(elts=targets) | ast.List(elts=targets):
+            case ast.Tuple(targets) | ast.List(targets):
                 known = isinstance(value, list | tuple) and len(value) == len(targets)
                 for at, one in enumerate(targets):
                     inner = one.value if isinstance(one, ast.Starred) else one
                     self._bind(inner, value[at] if known else self._item(value, at, target), scope)
-            case ast.Attribute(value=owner, attr=key):
+            case ast.Attribute(owner, key):
                 self._assign(self.value(owner, scope), key, value)
-            case ast.Subscript(value=owner, slice=slice_):
+            case ast.Subscript(owner, slice_):
                 self._assign(self.value(owner, scope), self.value(slice_, scope), value)
 
     def _assign(self, owner: Any, key: Any, value: Any) -> None:
@@ -797,21 +797,21 @@ class Script:
 
     def _value(self, node: ast.AST, scope: Scope) -> Any:
         match node:
-            case ast.Constant(value=value):
+            case ast.Constant(value):
                 return value
-            case ast.Name(id=name):
+            case ast.Name(name):
                 if (holder := scope.holder(name)) is not None:
                     return holder.names[name]
                 own = {"__file__": str(scope.module.path), "__name__": scope.module.name}
                 return own.get(name) or LibraryName(name)
-            case ast.Attribute(value=owner, attr=name):
+            case ast.Attribute(owner, name):
                 return self._attribute(self.value(owner, scope), name, node, scope)
             case ast.Call():
                 return self._call(node, scope)
-            case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
+            case ast.List(items) | ast.Tuple(items) | ast.Set(items):
                 found = self._evaluate_items(items, scope)
                 return tuple(found) if isinstance(node, ast.Tuple) else found
-            case ast.Dict(keys=keys, values=values):
+            case ast.Dict(keys, values):
                 result: dict[Any, Any] = {}
                 for key, each in zip(keys, values, strict=True):
                     one = self.value(each, scope)
@@ -821,13 +821,13 @@ class Script:
                     elif isinstance(name := self.value(key, scope), str | int | float | None):
                         result[name] = one
                 return result
-            case ast.JoinedStr(values=parts):
+            case ast.JoinedStr(parts):
                 return _join_text([self._format_part(part, scope) for part in parts])
-            case ast.BinOp(left=left, op=operation, right=right):
+            case ast.BinOp(left, operation, right):
                 return self._apply_operator(
                     operation, self.value(left, scope), self.value(right, scope), node
                 )
-            case ast.UnaryOp(op=operation, operand=operand):
+            case ast.UnaryOp(operation, operand):
                 value = self.value(operand, scope)
                 if isinstance(operation, ast.Not):
                     true = self._is_true(value)
@@ -835,7 +835,7 @@ class Script:
                 if not isinstance(value, int | float):
                     return Unknown(node)
                 return -value if isinstance(operation, ast.USub) else value
-            case ast.BoolOp(op=operation, values=values):
+            case ast.BoolOp(operation, values):
                 for each in values:
                     found = self.value(each, scope)
                     unset = (
@@ -845,28 +845,28 @@ class Script:
                     if true is None or true is isinstance(operation, ast.Or):
                         break
                 return Unknown(node) if true is None and each is not values[-1] else found
-            case ast.Compare(left=left, ops=[operation], comparators=[right]):
+            case ast.Compare(left, [operation], [right]):
                 return self._compare(
                     operation, self.value(left, scope), self.value(right, scope), node
                 )
-            case ast.IfExp(test=test, body=body, orelse=other):
+            case ast.IfExp(test, body, other):
                 true = self._is_true(self.value(test, scope))
                 if true is None:
                     return _merge_branches(self.value(body, scope), self.value(other, scope))
                 return self.value(body if true else other, scope)
-            case ast.Subscript(value=owner, slice=key):
+            case ast.Subscript(owner, key):
                 return self._item(self.value(owner, scope), self.value(key, scope), node)
-            case ast.Slice(lower=lower, upper=upper, step=step):
+            case ast.Slice(lower, upper, step):
                 ends = [part and self.value(part, scope) for part in (lower, upper, step)]
                 known = all(isinstance(end, int | None) for end in ends)
                 return slice(*ends) if known else Unknown(node)
             case ast.Lambda():
                 return self._function(node, scope)
-            case ast.NamedExpr(target=target, value=value):
+            case ast.NamedExpr(target, value):
                 found = self.value(value, scope)
                 self._bind(target, found, scope)
                 return found
-            case ast.Await(value=value):
+            case ast.Await(value):
                 return self.value(value, scope)
             case ast.ListComp() | ast.GeneratorExp() | ast.DictComp() | ast.SetComp():
                 return self._evaluate_comprehension(node, scope)
@@ -895,9 +895,9 @@ class Script:
 
     def _attribute(self, owner: Any, name: str, node: ast.AST | None, scope: Scope) -> Any:
         match owner:
-            case LibraryName(path=path):
+            case LibraryName(path):
                 return LibraryName(f"{path}.{name}", owner.line)
-            case Instance(kind=kind, values=values):
+            case Instance(kind, values):
                 if name in values or name == "__dict__":
                     return values.get(name, values)
                 found = None if kind is None else kind.member(name)
@@ -1093,17 +1093,15 @@ class Script:
                 return self._follow_function(function, args, keys, node, scope)
             case ScriptClass():
                 return self._instance(function, args, keys, node, scope)
-            case LibraryName(path=path):
+            case LibraryName(path):
                 return self._library(path, args, keys, node, scope)
             case LibraryValue(
-                how="attribute",
-                name=name,
-                owner=LibraryValue() | LibraryName() | Unknown() as owner,
+                "attribute", name, LibraryValue() | LibraryName() | Unknown() as owner
             ):
                 return self._library_value(name, owner, args, keys, node, scope)
-            case LibraryValue(how="attribute", name=name, owner=base):
+            case LibraryValue("attribute", name, base):
                 return self._method(base, name, args, keys, node)
-            case LibraryValue(how="call", name="partial", args=[inner, *first]):
+            case LibraryValue("call", "partial", args=[inner, *first]):
                 return self.call(inner, [*first, *args], {**function.keys, **keys}, node, scope)
         return Unknown(node)
 

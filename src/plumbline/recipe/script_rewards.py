@@ -342,13 +342,11 @@ def _bound_names(statement: ast.stmt) -> Iterator[str]:
         return
     for node in ast.walk(statement):
         match node:
-            case ast.alias(name=name, asname=other):
+            case ast.alias(name, other):
                 yield other or name.partition(".")[0]
-            case ast.Name(id=name, ctx=ast.Store()) | ast.FunctionDef(name=name):
+            case ast.Name(name, ast.Store()) | ast.FunctionDef(name):
                 yield name
-            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if (
-                method in CHANGES
-            ):
+            case ast.Call(ast.Attribute(ast.Name(name), method)) if method in CHANGES:
                 yield name
             case ast.Subscript(ctx=ast.Store()) | ast.Attribute(ctx=ast.Store()):
                 inner: ast.expr = node
@@ -379,7 +377,7 @@ def _is_tokenizer(value: Any) -> bool:
         # the second of what Unsloth gives
         case LibraryValue(how="item", args=[1], owner=LibraryValue(name="from_pretrained")):
             return True
-        case LibraryValue(name="from_pretrained", owner=LibraryName(path=path)):
+        case LibraryValue(name="from_pretrained", owner=LibraryName(path)):
             return path.endswith(("Tokenizer", "Processor"))
     return False
 

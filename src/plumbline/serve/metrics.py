@@ -1,6 +1,5 @@
 """What is kept of requests: counts for Prometheus, and a line each in a log."""
 
-import json
 import logging
 import os
 import stat
@@ -17,7 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from plumbline.serve.backend import Backend
 from plumbline.serve.limits import Json, Refusal, RequestLimits, shutdown_refusal
-from plumbline.storage import clear_os_errors
+from plumbline.storage import clear_os_errors, dumps
 
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 """Borders of the histograms."""
@@ -143,7 +142,7 @@ class RequestMetrics:
             **(entry.contents if self.contents else {}),
         }
         try:
-            self._log.write(json.dumps(row, ensure_ascii=False) + "\n")
+            self._log.write(f"{dumps(row)}\n")
         except OSError as error:
             if not self._failing:
                 _told.error("the log of requests loses rows: %s", error)

@@ -3,7 +3,6 @@ OpenAI's."""
 
 import asyncio
 import contextlib
-import json
 import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import Any, cast
 from plumbline.serve.backend import AnswerChunk, AnswerRequest, Backend, Chunks
 from plumbline.serve.chat_body import ChatBody
 from plumbline.serve.limits import Json, Refusal
+from plumbline.storage import dumps
 
 NumberedChunk = tuple[int, AnswerChunk]
 """Which of the answers, and its next piece."""
@@ -244,5 +244,4 @@ class Reply:
 
 def encode_event(data: Mapping[str, Any] | str) -> bytes:
     """One event of a stream."""
-    said = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, allow_nan=False)
-    return f"data: {said}\n\n".encode()
+    return f"data: {data if isinstance(data, str) else dumps(data)}\n\n".encode()

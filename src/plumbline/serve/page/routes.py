@@ -344,18 +344,21 @@ def _summarise_evaluation(evaluation: Evaluation | None) -> Json | None:
 def to_json_value(value: Any, depth: int = 0) -> Any:
     """A value as JSON can hold it, cut where it is deep or wide; what JSON does not know becomes
     text."""
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, int):
-        return value if value.bit_length() < 64 else f"(a number of {value.bit_length()} bits)"
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if isinstance(value, Mapping | Sequence | set | frozenset) and not isinstance(
-        value, str | bytes
-    ):
-        if depth == DEEPEST or len(value) > WIDEST:
+    match value:
+        case None | bool():
+            return value
+        case int():
+            return value if value.bit_length() < 64 else f"(a number of {value.bit_length()} bits)"
+        case float() if math.isfinite(value):
+            return value
+        case str() | bytes():
+            return str(value)
+        case Mapping() | Sequence() | set() | frozenset() if (
+            depth == DEEPEST or len(value) > WIDEST
+        ):
             return f"({len(value)} entries)"
-        if isinstance(value, Mapping):
+        case Mapping():
             return {str(key): to_json_value(one, depth + 1) for key, one in value.items()}
-        return [to_json_value(one, depth + 1) for one in value]
+        case Sequence() | set() | frozenset():
+            return [to_json_value(one, depth + 1) for one in value]
     return str(value)
