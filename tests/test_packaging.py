@@ -139,7 +139,7 @@ def test_ci_tries_the_declared_versions_with_targets_of_make():
     commands = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
     called = {command.split()[-1] for command in commands if command.startswith("make ")}
     assert len(commands) == len(jobs)
-    assert called == {"lint", "test", "test-slow", "docs"} & targets
+    assert called == {"lint", "test", "test-check", "test-slow", "docs"} & targets
 
 
 def test_the_image_copies_what_exists_and_is_not_ignored():

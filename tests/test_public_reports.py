@@ -120,7 +120,8 @@ def test_what_is_wrong_with_a_reward_is_named(plumbline, monkeypatch, number):
     assert out, err
     (audit,) = json.loads(out)["audits"].values()
     assert any(
-        REWARDS[number][1] in f"{one['check']} {one['what']}" for one in audit["findings"]
+        REWARDS[number][1] in f"{one['check']} {one['code']} {one['evidence']}"
+        for one in audit["findings"]
     ), audit["findings"]
 
 
