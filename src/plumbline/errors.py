@@ -52,17 +52,19 @@ def _code(match: re.Match[str]) -> str:
 
 class PlumblineError(Exception):
     """An error that a user can fix: `cause` says what is wrong, `fix` what to do; both are
-    made visible."""
+    made visible. `code` tells a program which one of its kind it is, where a program asks."""
 
-    def __init__(self, cause: str, fix: str = "") -> None:
+    def __init__(self, cause: str, fix: str = "", code: str = "") -> None:
         cause, fix = make_visible(cause), make_visible(fix)
         super().__init__(f"{cause}\n  fix: {fix}" if fix else cause)
         self.cause = cause
         self.fix = fix
+        self.code = code
 
-    def __reduce__(self) -> tuple[type["PlumblineError"], tuple[str, str]]:
-        """Pickle by cause and fix, so that an error survives the way back from another process."""
-        return type(self), (self.cause, self.fix)
+    def __reduce__(self) -> tuple[type["PlumblineError"], tuple[str, str, str]]:
+        """Pickle by cause, fix and code, so that an error survives the way back from another
+        process."""
+        return type(self), (self.cause, self.fix, self.code)
 
 
 class RecipeError(PlumblineError, ValueError):

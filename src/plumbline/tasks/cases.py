@@ -223,7 +223,7 @@ def judge_case(task: Task, case: Case, limit: float | None = None) -> Score:
             "make it end for every text: a model writes anything",
         ) from None
     except PlumblineError as error:
-        raise DataError(f"{case} gets no reward: {error.cause}", error.fix) from error
+        raise DataError(f"{case} gets no reward: {error.cause}", error.fix, error.code) from error
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
         # whose own code raises for what a verifier gives it
@@ -237,17 +237,11 @@ def judge_case(task: Task, case: Case, limit: float | None = None) -> Score:
         raise DataError(
             f"judging {case} raised {type(error).__name__}: {error} ({last.filename}, line "
             f"{last.lineno})",
-            _advice(task, case, error),
+            *_advise(task, case, error),
         ) from error
     return score
 
 
-OUTAGE = (
-    "see that what it asks is there, and let it raise: an answer that nobody judged is left out of "
-    "a run, and counted. "
-    "Do not catch it: an answer would be paid for the outage"
-)
-READ = "read the row as it comes"
 _CLIENTS = frozenset(
     {"requests", "httpx", "httpcore", "aiohttp", "urllib", "urllib3", "http", "openai", "anthropic"}
 )
@@ -270,16 +264,23 @@ SANE = "The answer is 42."
 """A text that nothing is wrong with, and that is no JSON."""
 
 
-def _advice(task: Task, case: Case, error: Exception) -> str:
-    """What to do about what a verifier raised."""
+def _advise(task: Task, case: Case, error: Exception) -> tuple[str, str]:
+    """What to do about what a verifier raised, and the code of its cause."""
     # the verifier's own limit, maybe
     slow_text = case.kind == "hostile text" and type(error) is TimeoutError
     if is_outage(error) and not slow_text:
-        return OUTAGE
+        return (
+            "see that what it asks is there, and let it raise: an answer that nobody judged is left "
+            "out of a run, and counted. Do not catch it: an answer would be paid for the outage"
+        ), "outage"
     view = task.seen_by_functions(case)
     if view and _fails_for_row(task, case):
-        return f"{READ}: {view}. Arrays come as lists; completions are messages where prompts are"
-    return "catch it there and give such a text what it is worth: a model writes anything"
+        return (
+            f"read the row as it comes: {view}. Arrays come as lists; completions are messages "
+            "where prompts are"
+        ), "other-rows"
+    fix = "catch it there and give such a text what it is worth: a model writes anything"
+    return fix, "text-taken-for-granted"
 
 
 def is_outage(error: BaseException | None) -> bool:

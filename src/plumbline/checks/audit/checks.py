@@ -34,7 +34,7 @@ from plumbline.checks.audit.scoring_runner import (
 from plumbline.checks.audit.texts import DECIMAL_COMMA, NEGATED, OTHER, UNCLOSED, WHOLE_FLOAT
 from plumbline.checks.check import Check, Finding, Level, check
 from plumbline.evaluation.statistics import is_surely_over, mean_interval
-from plumbline.tasks.cases import OUTAGE, READ
+from plumbline.tasks.jsonl.reward_functions import OTHER_RANGE
 
 EXACT = 1e-6
 """By what a reward of 1 may fall short."""
@@ -56,8 +56,6 @@ BOTH = 0.9
 """Two parts that some text raises to this both do not contradict one another."""
 FLOOR = 0.05
 """What a part may pay for any text."""
-RANGE = "task.options.range"
-"""In the advice of a reward outside of its range."""
 WORST = 4
 """Ways to write a gold answer that a sentence names."""
 SOME, ROWS = 0.05, 50
@@ -74,18 +72,14 @@ LONG = 600.0
 def find_raises(seen: ScoringRunner) -> Iterator[Finding]:
     """A verifier that raises, or returns what is no reward: one finding for each thing to do about
     it."""
-    by_fix: dict[str, list[CaseVerdict]] = defaultdict(list)
+    by_fix: dict[tuple[str, str], list[CaseVerdict]] = defaultdict(list)
     for verdict in seen.all_verdicts:
         if verdict.failure and not verdict.hung:
-            by_fix[RANGE if RANGE in verdict.fix else verdict.fix].append(verdict)
-    for fix, verdicts in by_fix.items():
+            # of numbers out of range each has its own line to write
+            fix = "" if verdict.code == OTHER_RANGE else verdict.fix
+            by_fix[verdict.code or "no-reward", fix].append(verdict)
+    for (cause, _), verdicts in by_fix.items():
         counts = dict(Counter(verdict.kind for verdict in verdicts).most_common())
-        if fix == RANGE:
-            cause = "other-range"
-        elif fix == OUTAGE:
-            cause = "outage"
-        else:
-            cause = "other-rows" if fix.startswith(READ) else "text-taken-for-granted"
         yield Finding(
             level="fatal",
             evidence={

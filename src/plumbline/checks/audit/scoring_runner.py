@@ -41,6 +41,8 @@ class CaseVerdict:
     fix: str = ""
     kind: str = ""
     """Of the failure: the type of what was raised."""
+    code: str = ""
+    """Of the failure's cause."""
     hung: bool = False
 
     @property
@@ -144,7 +146,9 @@ class ScoringRunner(Context):
             hung = error.__cause__ is None
             self.hangs += hung
             kind = "" if hung else type(error.__cause__).__name__
-            return CaseVerdict(case, None, seconds, error.cause, error.fix, kind, hung)
+            return CaseVerdict(
+                case, None, seconds, error.cause, error.fix, kind, error.code, hung=hung
+            )
         seconds = time.perf_counter() - began
         self.seconds += seconds
         self.count += 1

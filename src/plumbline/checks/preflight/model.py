@@ -257,7 +257,7 @@ def find_template_faults(before: BeforeRun) -> Iterator[Finding]:
     try:
         chat = before.chat
     except ModelError as error:
-        base = "no chat template" in error.cause
+        base = error.code == "no-template"
         yield describe_refusal(
             error,
             causes=("base-model",) if base else (),

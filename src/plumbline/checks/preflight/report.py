@@ -231,8 +231,8 @@ def refuse_fatal(recipe: Recipe, folder: Path, tasks_data: Sequence[TaskData]) -
 def _examine_run(known: BeforeRun, began: float) -> Preflight:
     """What checks find, and before it what a run would end with at once."""
     found = examine(known, CHECKS)
-    known_already = {finding.what for finding in found.findings}
-    refused = [finding for finding in _refusal_findings(known) if finding.what not in known_already]
+    causes = {finding.evidence.get("cause") for finding in found.findings}
+    refused = [one for one in _refusal_findings(known) if one.evidence["cause"] not in causes]
     return Preflight(
         context=known,
         findings=tuple(sorted((*refused, *found.findings), key=known.rank)),

@@ -97,6 +97,7 @@ class Chat:
             raise ModelError(
                 f"the tokenizer of {tokenizer.name_or_path or 'this model'} has no chat template",
                 "set model.chat_template to chatml, or to the path of a Jinja file",
+                code="no-template",
             )
         self._date = date
         self._added = {

@@ -418,9 +418,14 @@ class Scoring:
                 range_advice({name: (min(number, low), max(number, high))})
                 if math.isfinite(number)
                 else "return a finite number for every text, 0 for a bad answer",
+                OTHER_RANGE if math.isfinite(number) else "",
             )
         scaled = min(1.0, max(0.0, scaled))
         return 1 - scaled if self.weights[name] < 0 else scaled
+
+
+OTHER_RANGE = "other-range"
+"""The code of an error of a number outside of its range."""
 
 
 def range_advice(seen: Mapping[str, tuple[float, float]]) -> str:

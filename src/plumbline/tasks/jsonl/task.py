@@ -47,7 +47,7 @@ from plumbline.tasks.jsonl.columns import (
     value_of,
 )
 from plumbline.tasks.jsonl.files import read_rows
-from plumbline.tasks.jsonl.reward_functions import Scorer, Scoring, range_advice
+from plumbline.tasks.jsonl.reward_functions import OTHER_RANGE, Scorer, Scoring, range_advice
 from plumbline.tasks.jsonl.rows import (
     SPLITS,
     JsonlOptions,
@@ -181,9 +181,9 @@ class JsonlTask(Task):
         try:
             scores = self._scoring.scores(prompts, completions, rows)
         except RewardError as error:
-            if "task.options.range" not in error.fix or self._ranges is None:
+            if error.code != OTHER_RANGE or self._ranges is None:
                 raise
-            raise RewardError(error.cause, self._ranges) from error
+            raise RewardError(error.cause, self._ranges, error.code) from error
         return [(Outcome(how="text"), score) for score in scores]
 
     def prompt_of(self, example: Example) -> Any:
