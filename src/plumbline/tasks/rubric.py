@@ -84,25 +84,6 @@ class Rubric:
         # Weights such as 0.1 do not add up exactly, and a total just above 1 is no score.
         return (1 - taken) * (1.0 if 1 < mean < 1 + 1e-9 else mean)
 
-    def earned_by_part(self, values: Mapping[str, float | None]) -> dict[str, float]:
-        """What each part that pays adds to the total, after what form takes away; they add up to
-        it."""
-        taken = sum(
-            part.weight * (1 - value)
-            for part in self.form
-            if (value := values[part.name]) is not None
-        )
-        paying = {
-            part.name: part.weight
-            for part in self.parts
-            if part.weight and values[part.name] is not None
-        }
-        whole = sum(paying.values())
-        return {
-            name: (1 - taken) * weight * (values[name] or 0.0) / whole
-            for name, weight in paying.items()
-        }
-
     def score(
         self, values: Mapping[str, float | None], readings: Mapping[str, float] | None = None
     ) -> Score:
