@@ -536,7 +536,7 @@ def test_files_of_others_are_read_by_storage_alone():
 WORD = re.compile(r"(?<![\w./:=-])[^\W\d_]{2,}(?![\w/:=-]|\.\w)")
 """A word of a sentence; parts of names, of paths, of keys and of options are none."""
 PATTERNS = {"re.search", "re.match", "re.fullmatch"}
-MOST_PROSE = 120
+MOST_PROSE = 90
 """Tests that may compare four words or more: of prompts, of golden texts, of others' messages."""
 
 
