@@ -46,6 +46,8 @@ class Finding:
     """Ids of completions that show it."""
     causes: tuple[str, ...] = ()
     """Codes of the likely ones, the likeliest first."""
+    task: str = field(default="", kw_only=True)
+    """Which of several it is of, where a check looks at each."""
     about: str = ""
     """Which part, task or evaluation it is of, where a check looks at several."""
     change: Mapping[str, Any] = field(default_factory=dict)
@@ -61,8 +63,7 @@ class Finding:
     @property
     def what(self) -> str:
         """What was found, in a sentence; of one of several tasks with its name before it."""
-        task = self.evidence.get("task")
-        return f"{task}: " * bool(task) + self._render(self._message["what"])
+        return f"{self.task}: " * bool(self.task) + self._render(self._message["what"])
 
     @property
     def fix(self) -> str:
@@ -95,10 +96,9 @@ def describe_refusal(error: PlumblineError, level: Level = "fatal", **given: Any
     Args:
         error: of what a run would be refused with.
         level: of the finding.
-        given: other fields of it; `evidence` is added to, for example `task`, which comes before
-            the cause.
+        given: other fields of it.
     """
-    evidence = {"cause": error.cause, "fix": error.fix, **given.pop("evidence", {})}
+    evidence = {"cause": error.cause, "fix": error.fix}
     return Finding(level, REFUSED, evidence=evidence, **given)
 
 

@@ -125,6 +125,8 @@ def _render_field(
     value = figures[name]
     if isinstance(value, list | tuple):
         return ", ".join(format(one, form) for one in value)
+    if value is None or isinstance(value, str):  # JSON has no NaN
+        form = ""
     text = format(value, form or (".4g" if isinstance(value, float) else ""))
     return f"{text} {noun}{'' if value == 1 else 's'}" if noun else text
 

@@ -202,7 +202,7 @@ def judge_outcome(job: str, state: State, log: str, out: str, here: bool) -> Job
     """
     events = _read_events(job, log)
     began, ended = "began" in events, events.get("ended", {})
-    status, why = str(ended.get("status")), str(ended.get("why", ""))
+    status, why = str(ended.get("status", "")), str(ended.get("why", ""))
     engine = state.status if state.code is None else f"{state.status}, exit status {state.code}"
 
     def outcome(kind: Ended, why: str) -> JobOutcome:

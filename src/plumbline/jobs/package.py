@@ -200,7 +200,11 @@ def examine_job(spec: JobSpec, recipe: Recipe) -> Examination:
         if (
             finding.level == "fatal"
             and not spec.is_local
-            and any(one in str(value) for one in spec.there for value in finding.evidence.values())
+            and any(
+                one in str(finding.evidence.get(name))
+                for one in spec.there
+                for name in ("path", "first", "cause")
+            )
         ):
             evidence = {"finding": finding.what}
             found[at] = Finding("note", "on-the-cluster", evidence=evidence, check=finding.check)

@@ -189,7 +189,10 @@ def check_family_keys(recipe: Recipe) -> None:
             "compare": rl.kl == "forward" or (rl.teacher is not None and rl.kl == "closed"),
             "encode": rl.teacher is not None and rl.teacher.has_hint,
         }
-        lacking = {each for each in asked if asked[each]} - options_of(recipe.model.family).can
+        # a family of a user's own says so itself, where it is asked
+        own_kind = recipe.model.family not in FAMILIES
+        able = {*asked} if own_kind else options_of(recipe.model.family).can
+        lacking = {each for each in asked if asked[each]} - able
         foreign += map(explain_lacking, sorted(lacking))
     if foreign:
         raise foreign_error(recipe.name, recipe.model.family, *foreign)

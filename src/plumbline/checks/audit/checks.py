@@ -68,6 +68,10 @@ LONG = 600.0
 """Seconds of judging in a run from which on they are worth a word."""
 
 
+RAISED = (OTHER_RANGE, "outage", "other-rows", "text-taken-for-granted")
+"""Causes that `tasks.cases` and readers of rewards tell; a verifier's own errors may have any code."""
+
+
 @check("reward", name="raises")
 def find_raises(seen: ScoringRunner) -> Iterator[Finding]:
     """A verifier that raises, or returns what is no reward: one finding for each thing to do about
@@ -77,7 +81,8 @@ def find_raises(seen: ScoringRunner) -> Iterator[Finding]:
         if verdict.failure and not verdict.hung:
             # of numbers out of range each has its own line to write
             fix = "" if verdict.code == OTHER_RANGE else verdict.fix
-            by_fix[verdict.code or "no-reward", fix].append(verdict)
+            cause = verdict.code if verdict.code in RAISED else "no-reward"
+            by_fix[cause, fix].append(verdict)
     for (cause, _), verdicts in by_fix.items():
         counts = dict(Counter(verdict.kind for verdict in verdicts).most_common())
         yield Finding(
@@ -285,7 +290,10 @@ def find_paid_baselines(seen: ScoringRunner) -> Iterator[Finding]:
             verdicts = there
         reward, limit = mean_reward(verdicts), seen.limits.get(name, HIGH * seen.ceiling)
         totals, clusters = scored_rewards(verdicts)
-        if not is_surely_over(totals, limit, clusters) or reward - seen.floor < EXACT:
+        # before a run as much as gold is enough, however few the rows are
+        like_gold = seen.depth == "load" and bool(seen.golds) and reward >= seen.ceiling
+        over = like_gold or is_surely_over(totals, limit, clusters)
+        if not over or reward - seen.floor < EXACT:
             # not too high; or it earns what any text does, which is said of the part that pays it
             continue
         of = mean_interval(totals, clusters)
@@ -682,8 +690,8 @@ def checks_for(seen: ScoringRunner) -> Sequence[Check[ScoringRunner]]:
     what they lack."""
     if seen.misread is not None:
         return (find_unread_form,)
-    if seen.depth == "load":
-        return LOAD
     if any(one.where == AGAIN and 2 * len(one.verdicts) > one.of for one in seen.changed):
         return BASIC
+    if seen.depth == "load":
+        return LOAD
     return (*BASIC, find_labels) if seen.label is not None and seen.label.grave else CHECKS

@@ -231,9 +231,13 @@ BACK = 2.0
 back."""
 
 
-def find_kl_anchor(history: History) -> tuple[str, float | list[float]] | None:
-    """What shows that the KL term keeps the policy at its reference whatever the reward says: the
-    code of a cause and its figures; None for nothing.
+KL_AT_FIRST = "kl at first"
+"""The figure beside `kl-taken-back`."""
+
+
+def find_kl_anchor(history: History) -> dict[str, float] | None:
+    """What shows that the KL term keeps the policy at its reference whatever the reward says: a
+    figure under the code of a cause, and others; None for nothing.
 
     Its coefficient, as it was set or as the loss over the KL has it; or a KL that falls again.
     """
@@ -244,22 +248,22 @@ def find_kl_anchor(history: History) -> tuple[str, float | list[float]] | None:
         return None
     ratio, third = float(np.median(y / x)), len(x) // 3
     if isinstance(beta, int | float):
-        return ("kl-costs", beta) if beta > PULL else None
+        return {"kl-costs": beta} if beta > PULL else None
     near = ratio > PULL and float(np.median(np.abs(y - ratio * x))) < OFF * float(
         np.median(np.abs(y))
     )
     if near and np.ptp(x) > 0 and np.corrcoef(x, y)[0, 1] > ALIKE:
-        return "loss-is-kl", ratio
+        return {"loss-is-kl": ratio}
     first, last = float(np.median(x[:third])), float(np.median(x[-third:]))
     if first > BACK * last:
-        return "kl-taken-back", [first, last]
+        return {"kl-taken-back": last, KL_AT_FIRST: first}
     stands = len(x) > 2 * WINDOW and BACK * x[0] < first and first > 0.8 * last
     if (
         stands
         and recent_median(history["learning_rate"])
         > max_magnitude(finite_values(history["learning_rate"].values)) / 2
     ):
-        return "kl-stands", last
+        return {"kl-stands": last}
     return None
 
 

@@ -33,15 +33,14 @@ def find_reward_faults(before: BeforeRun) -> Iterator[Finding]:
                 raise
             continue  # which is said beside this check
         except PlumblineError as error:
-            yield describe_refusal(error, evidence={"task": one.name})
+            yield describe_refusal(error, task=one.name)
             continue
         strict = before.recipe.each_task[name].options.get("reading") == "strict"
         lenient = {f"{f'tasks.{name}' if name else 'task'}.options.reading": "lenient"}
         for finding in found:
             if finding.check != "part-silent":  # a part that the task's options leave out
                 change = lenient if strict and finding.check == "writing" else {}
-                evidence = {**finding.evidence, "task": one.name}
-                yield replace(finding, evidence=evidence, change=change)
+                yield replace(finding, task=one.name, change=change)
 
 
 # -- too few examples, prompts, kinds of prompts, answers of a group -------------------------------
@@ -92,14 +91,16 @@ def find_small_evaluations(before: BeforeRun) -> Iterator[Finding]:
             level="warning",
             code=code,
             evidence={
+                name: {"n": n, "detectable": round(noticeable(n), 3)} for name, n in small.items()
+            }
+            | {
                 "sizes": [f"{name} {n}" for name, n in small.items()],
                 "least": least,
                 "detectable": round(noticeable(least), 3),
                 "for 0.1": enough(0.1),
                 "for 0.05": enough(0.05),
                 "clusters": clusters,
-            }
-            | {name: {"n": n, "detectable": round(noticeable(n), 3)} for name, n in small.items()},
+            },
             causes=("few-records", "limited"),
             change={"evaluation.limit": 64} if code == "inside-rl" and least == limited else {},
         )
@@ -131,11 +132,11 @@ def find_low_coverage(before: BeforeRun) -> Iterator[Finding]:
         yield Finding(
             level=level,
             code="draws-few",
-            evidence={"drawn": shares, "steps for an epoch": steps}
-            | {
+            evidence={
                 one.name or one.task: {"drawn": round(one.drawn), "epochs": one.coverage}
                 for one in tasks
-            },
+            }
+            | {"drawn": shares, "steps for an epoch": steps},
             causes=("few-steps",),
             change={"rl.steps": steps},
         )
@@ -166,27 +167,26 @@ def _compare_strata(
             yield Finding(
                 level="warning" if 2 * len(names) >= len(both) else "note",
                 code="one-sided",
-                evidence={
-                    "task": one.name,
+                task=one.name,
+                evidence={name: dict(counts) for name, counts in kinds_of.items()}
+                | {
                     "kinds": len(names),
                     "of": len(both),
                     "in": where,
                     "not in": lacking,
                     "example": names[0],
-                }
-                | {name: dict(counts) for name, counts in kinds_of.items()},
+                },
                 causes=("split-by-order",),
             )
     few = {name: n for name, n in there.items() if n < FEW_OF_KIND}
     if few and 2 * len(few) >= len(there):
-        evidence = {
-            "task": one.name,
+        evidence = few | {
             "kinds": len(few),
             "of": len(there),
             "split": split,
             "under": FEW_OF_KIND,
         }
-        yield Finding("note", "few-of-a-kind", evidence=evidence | few)
+        yield Finding("note", "few-of-a-kind", task=one.name, evidence=evidence)
 
 
 def _find_sorted_split(before: BeforeRun, one: TaskData) -> Iterator[Finding]:
@@ -203,8 +203,8 @@ def _find_sorted_split(before: BeforeRun, one: TaskData) -> Iterator[Finding]:
         yield Finding(
             level="warning",
             code="sorted",
+            task=one.name,
             evidence={
-                "task": one.name,
                 "split": section.split,
                 "asked": len(first),
                 "examples": len(examples),

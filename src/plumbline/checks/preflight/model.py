@@ -2,6 +2,7 @@
 tokenizer and template."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,8 +77,8 @@ def _find_long_prompts(before: BeforeRun, one: TaskData, context: int) -> Iterat
         yield Finding(
             level="fatal" if before.exact else "warning",
             check="context",
+            task=one.name,
             evidence={
-                "task": one.name,
                 "estimated": not before.exact,
                 "share": share,
                 "n": len(examples),
@@ -110,8 +111,8 @@ def _find_long_gold(before: BeforeRun, one: TaskData) -> Iterator[Finding]:
         level=level,
         check="targets",
         code="gold-cut",
+        task=one.name,
         evidence={
-            "task": one.name,
             "estimated": not before.exact,
             "share": share,
             "n": len(golds),
@@ -156,8 +157,8 @@ def _find_long_demonstrations(before: BeforeRun, one: TaskData, context: int) ->
         level="fatal" if before.exact and not sft.allow_truncation else "warning",
         check="targets",
         code="demonstrations-cut" if sft.allow_truncation else "demonstrations-refused",
+        task=one.name,
         evidence={
-            "task": one.name,
             "estimated": not before.exact,
             "share": share,
             "example": worst.id,
@@ -257,7 +258,9 @@ def find_template_faults(before: BeforeRun) -> Iterator[Finding]:
     try:
         chat = before.chat
     except ModelError as error:
-        base = error.code == "no-template"
+        from plumbline.policies.pretrained.chat import NO_TEMPLATE
+
+        base = error.code == NO_TEMPLATE
         yield describe_refusal(
             error,
             causes=("base-model",) if base else (),
@@ -271,10 +274,12 @@ def find_template_faults(before: BeforeRun) -> Iterator[Finding]:
             prompts = [chat.prompt(example.messages) for example in examples]
         except (DataError, ModelError) as error:
             if isinstance(error, DataError):
-                evidence = {"task": one.name, "cause": error.cause, "fix": error.fix}
-                yield Finding("fatal", "message-refused", evidence=evidence, causes=("roles",))
+                yield replace(
+                    describe_refusal(error, task=one.name, causes=("roles",)),
+                    code="message-refused",
+                )
             else:
-                yield describe_refusal(error, evidence={"task": one.name})
+                yield describe_refusal(error, task=one.name)
             continue
         if prompts:
             yield from _find_bos_faults(chat, one, prompts)
@@ -308,13 +313,14 @@ def _find_bos_faults(
     if begin is None:
         return
     name = chat.tokenizer.bos_token
-    evidence = {"task": one.name, "token": name, "first ids": list(prompts[0][:4])}
+    evidence = {"token": name, "first ids": list(prompts[0][:4])}
     if all(list(prompt[:2]) == [begin, begin] for prompt in prompts):
-        causes = ("template-and-messages", "template-twice")
-        yield Finding("fatal", "two-begins", evidence=evidence, causes=causes)
+        causes: tuple[str, ...] = ("template-and-messages", "template-twice")
+        yield Finding("fatal", "two-begins", task=one.name, evidence=evidence, causes=causes)
     adds = chat.tokenizer("x")["input_ids"][:1] == [begin]
     if adds and not any(prompt[0] == begin for prompt in prompts):
-        yield Finding("warning", "no-begin", evidence=evidence, causes=("of-another-model",))
+        causes = ("of-another-model",)
+        yield Finding("warning", "no-begin", task=one.name, evidence=evidence, causes=causes)
 
 
 def _find_dropped_roles(
@@ -331,7 +337,8 @@ def _find_dropped_roles(
             yield Finding(
                 level="fatal",
                 code="role-dropped",
-                evidence={"task": one.name, "example": example.id, "lost": lost},
+                task=one.name,
+                evidence={"example": example.id, "lost": lost},
                 samples=(example.id,),
                 causes=("no-place",),
             )
@@ -349,8 +356,8 @@ def _find_control_tokens(
             yield Finding(
                 level="warning",
                 code="control-token",
+                task=one.name,
                 evidence={
-                    "task": one.name,
                     "example": example.id,
                     "token": found[0],
                     "tokens": found[:5],
@@ -394,8 +401,8 @@ def _find_opened_mark(
         yield Finding(
             level="warning",
             code="mark-opened",
+            task=one.name,
             evidence={
-                "task": one.name,
                 "mark": chat.opened.strip(),
                 "whole": whole,
                 "sampled": sampled,

@@ -63,8 +63,8 @@ def find_equal_prompts(before: BeforeRun) -> Iterator[Finding]:
                 yield Finding(
                     level="warning",
                     code="equal-ids",
+                    task=one.name,
                     evidence={
-                        "task": one.name,
                         "split": split,
                         "shared": len(shared),
                         "of": len(examples),
@@ -113,8 +113,8 @@ def _find_near_prompts(
     level: Level = "fatal" if fatal else "warning" if warned else "note"
     yield Finding(
         level=level,
+        task=one.name,
         evidence={
-            "task": one.name,
             "split": split,
             "share": share,
             "near": several,
@@ -156,8 +156,8 @@ def _find_shared_entities(
         yield Finding(
             level=level,
             check="entity",
+            task=one.name,
             evidence={
-                "task": one.name,
                 "split": split,
                 "column": column,
                 "shared": len(shared),

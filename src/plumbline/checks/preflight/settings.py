@@ -110,9 +110,12 @@ def _find_unusual_rate(rate: float, *, adapters: bool) -> Iterator[Finding]:
         evidence={
             "learning_rate": rate,
             "usual": [low, high],
+            "usual from": low,
+            "usual to": high,
             "adapters": adapters,
             "trained": trained,
-            "other": [*other],
+            "other from": other[0],
+            "other to": other[1],
             "nearest": nearest,
         },
         causes=(

@@ -279,7 +279,7 @@ def open_chat(
         except (DataError, ModelError) as error:
             if isinstance(error, ModelError) and source in error.cause:
                 raise
-            raise ModelError(f"{what}: {error.cause}", error.fix or fix) from error
+            raise ModelError(f"{what}: {error.cause}", error.fix or fix, error.code) from error
     if not first:
         raise ModelError(f"{what}: a chat of one question has no token", fix)
     if rows is not None and len(tokenizer) > rows:

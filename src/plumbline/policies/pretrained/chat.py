@@ -27,6 +27,8 @@ from plumbline.recipe import ModelSection
 from plumbline.records import Message
 from plumbline.storage import one_line, read_text
 
+NO_TEMPLATE = "no-template"
+"""The code of that error."""
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] "
     "}}<|im_end|>\n{% endfor %}"
@@ -97,7 +99,7 @@ class Chat:
             raise ModelError(
                 f"the tokenizer of {tokenizer.name_or_path or 'this model'} has no chat template",
                 "set model.chat_template to chatml, or to the path of a Jinja file",
-                code="no-template",
+                NO_TEMPLATE,
             )
         self._date = date
         self._added = {

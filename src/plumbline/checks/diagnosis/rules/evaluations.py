@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.facts import (
+    KL_AT_FIRST,
     find_kl_anchor,
     max_reward,
     policy_moved,
@@ -505,10 +506,10 @@ def find_part_lost(history: History) -> Iterator[Finding]:
                 level="warning",
                 about=name,
                 evidence={
+                    name: mean,
                     "where": after.where,
                     "stage": after.stage,
                     "reward": rose.mean,
-                    name: mean,
                     "lost": -mean,
                     "n": n,
                 },
@@ -612,7 +613,7 @@ def find_no_rise(history: History) -> Iterator[Finding]:
         causes=(
             *(("little-left",) if near else ()),
             *(("late-log",) if late else ()),
-            *seen,
+            *(code for code in seen if code != KL_AT_FIRST),
             *possible,
         )
         or ("few-answers", "reward-blind"),
@@ -629,7 +630,7 @@ def _causes_seen(history: History) -> Iterator[tuple[str, Any]]:
         recent_median(history["frac_truncated"]),
     )
     if (anchor := find_kl_anchor(history)) is not None:
-        yield anchor
+        yield from anchor.items()
     elif not policy_moved(history):
         of_weights = bool(adapter_rate_cause(history))
         if of_weights:

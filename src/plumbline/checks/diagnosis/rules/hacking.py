@@ -130,7 +130,7 @@ def find_reward_hacking(history: History) -> Iterator[Finding]:
             "onsets": {one.name: one.onset for one in signs},
         },
         samples=shorten_prompts([one.prompt for one in best]),
-        about=" and ".join(one.name for one in signs),
+        about=" and ".join(one.name for one in signs if one.figures),
         causes=tuple(one.name for one in signs if one.figures),
     )
 

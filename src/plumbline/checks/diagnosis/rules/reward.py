@@ -425,7 +425,8 @@ def find_dead_task(history: History) -> Iterator[Finding]:
         yield Finding(
             level="warning",
             since=int(history[f"task/{name}"].steps[0]),
-            evidence={"task": name, "steps": len(levels[name])},
+            about=name,
+            evidence={"steps": len(levels[name])},
             causes=("too-hard", "verifier-rejects"),
         )
 
