@@ -808,7 +808,7 @@ SHAPES = {
     ),
     "the KL is taken back": (
         {"kl": lambda noise, p, at: 0.008 * np.exp(-2 * p)},
-        {"no-rise": r"warning.*kl-taken-back=\[0.00[56].*0.001"},
+        {"no-rise": r"warning.*kl-taken-back=0.001.*first=0.005"},
         "kl-still",
     ),
     "a usual KL": (

@@ -126,11 +126,12 @@ def find_reward_hacking(history: History) -> Iterator[Finding]:
         | {
             "reward first": came.first,
             "reward last": came.last,
+            "signs": [one.name for one in signs if one.figures],
             "still": [one.name for one in signs if not one.figures],
             "onsets": {one.name: one.onset for one in signs},
         },
         samples=shorten_prompts([one.prompt for one in best]),
-        about=" and ".join(one.name for one in signs if one.figures),
+        about=" and ".join(one.name for one in signs),
         causes=tuple(one.name for one in signs if one.figures),
     )
 
