@@ -12,7 +12,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 NOT_OURS = {"models", "runs", "data", "site", "build", "dist", "node_modules", "__pycache__"}
-GUIDE_PAGES, GUIDE_WORDS = 19, 34_000
+GUIDE_PAGES, GUIDE_WORDS = 19, 33_000
 RESEARCH_PAGES, RESEARCH_WORDS = 16, 26_500
 README_LINES, README_WORDS = 130, 970
 CONTRIBUTING_WORDS, AGENTS_WORDS = 540, 300
@@ -164,7 +164,8 @@ def test_a_broken_link_would_be_found(tmp_path):
 
 def test_guides_and_reference_are_few_and_short():
     assert len(guides()) <= GUIDE_PAGES, [path.name for path in guides()]
-    assert words(guides()) <= GUIDE_WORDS
+    made = ROOT / "docs" / "reference" / "findings.md"  # by the table of messages
+    assert words([page for page in guides() if page != made]) <= GUIDE_WORDS
 
 
 def test_research_pages_are_few_and_short():
