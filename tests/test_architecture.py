@@ -541,7 +541,7 @@ MOST_PROSE = 90
 
 
 def test_tests_compare_figures_and_not_sentences():
-    """A message may be worded anew, and no test knows it."""
+    """A message may be reworded, and no test knows it."""
     folders = (ROOT / "tests", *ROOT.glob("environments/*/tests"))
     found = [
         f"{path.relative_to(ROOT)}:{prose[0]}"

@@ -96,7 +96,7 @@ class ModelOptions:
     dtype: str | None = None
     """None takes that of the model's own run, else auto."""
     rows_at_once: int | None = None
-    """Answers drawn side by side; None leaves it to the policy."""
+    """Answers drawn at once; None leaves it to the policy."""
     chat_template: str | None = None
     allow_overlap: bool = False
     engine: str | None = None
@@ -286,7 +286,7 @@ def needed_packages(section: ModelSection) -> list[str]:
 
 
 def check_code_consent(section: ModelSection, source: str) -> None:
-    """Refuse a model's own code where nobody has said that it may run; see `check_consent`."""
+    """Refuse a model's own code without consent to run it; see `check_consent`."""
     if section.trust_remote_code:
         check_consent("trust_remote_code=", "model.trust_remote_code", "trust_remote_code", source)
 

@@ -23,8 +23,8 @@ from plumbline.checks.diagnosis.rules.policy import pair_stage_evaluations
 from plumbline.checks.diagnosis.rules.steps import (
     ADAPTERS,
     FULL,
-    adapter_rate_cause,
     highest_learning_rate,
+    is_adapter_rate_low,
 )
 from plumbline.checks.diagnosis.trends import (
     finite_values,
@@ -632,7 +632,7 @@ def _causes_seen(history: History) -> Iterator[tuple[str, Any]]:
     if (anchor := find_kl_anchor(history)) is not None:
         yield from anchor.items()
     elif not policy_moved(history):
-        of_weights = bool(adapter_rate_cause(history))
+        of_weights = is_adapter_rate_low(history)
         if of_weights:
             yield "rate-for-weights", highest
         if 0 < abs(recent_median(history["kl"])) < STILL:

@@ -133,16 +133,16 @@ def find_small_updates(history: History) -> Iterator[Finding]:
     travelled = float(values.mean() * steps + values.max() * left)
     highest, adapter, came = (
         highest_learning_rate(history),
-        adapter_rate_cause(history),
+        is_adapter_rate_low(history),
         measure_outcome(history),
     )
     low = highest < ADAPTERS[0] / FAR_OFF and not (came and came.better)
     if 0 < travelled < FAR and not (steps < 50 and values.max() > LOW):
-        code, causes = "no-way", (*adapter, "slip")
+        code = "no-way"
     elif low and (
         adapter or (history.kind == "rl" and came and 0 < highest <= 1.001 * FULL[0] / FAR_OFF)
     ):
-        code, causes = "unusual-rate", adapter
+        code = "unusual-rate"
     else:
         return
     usual = FULL[1] if history.settings.get("model.lora.rank") is None else ADAPTERS[0]
@@ -154,9 +154,9 @@ def find_small_updates(history: History) -> Iterator[Finding]:
             "sum of learning rates": travelled,
             "highest learning rate": highest,
             "steps": steps + left,
-            "adapter": bool(adapter),
+            "adapter": adapter,
         },
-        causes=causes,
+        causes=("rate-for-all-weights",) * adapter + ("slip",) * (code == "no-way"),
         change={f"{history.kind}.optimiser.learning_rate": usual},
     )
 
@@ -178,14 +178,10 @@ def rate_evidence(history: History) -> dict[str, float]:
     return {"rate": highest} if np.isfinite(highest) else {}
 
 
-def adapter_rate_cause(history: History) -> tuple[str, ...]:
-    """The cause that a rate is for all weights, where an adapter is known to be trained."""
-    if (
-        history.settings.get("model.lora.rank") is None
-        or not highest_learning_rate(history) < ADAPTERS[0] / 2
-    ):
-        return ()
-    return ("rate-for-all-weights",)
+def is_adapter_rate_low(history: History) -> bool:
+    """Whether a rate is one for all weights, where an adapter is known to be trained."""
+    adapter = history.settings.get("model.lora.rank") is not None
+    return adapter and highest_learning_rate(history) < ADAPTERS[0] / 2
 
 
 SPIKE = 10.0
@@ -285,7 +281,7 @@ def find_clip_idle(history: History) -> Iterator[Finding]:
         evidence=evidence,
         causes=unrefuted_causes(
             history,
-            "computed-anew",
+            "recomputed",
             ("low-rate", lambda run: recent_median(run["kl"]) > MOVED),
         ),
     )
