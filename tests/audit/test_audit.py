@@ -15,6 +15,7 @@ from plumbline.checks.audit.texts import (
     writes_commas,
 )
 from plumbline.checks.audit.trial import try_reward
+from plumbline.errors import DataError
 from plumbline.records import Example, Score
 from plumbline.storage import write_jsonl
 from plumbline.tasks import silent
@@ -162,6 +163,18 @@ def test_a_hostile_text_that_takes_long_is_told(monkeypatch):
     (finding,) = try_reward(FaultyTask("slow"), limit=2).findings
     assert (finding.check, finding.level) == ("slow", "warning")
     assert finding.evidence["seconds"] > 0.1
+
+
+def test_a_verifiers_own_code_of_an_error_is_no_cause_of_ours():
+    class Coded(FaultyTask):
+        def judge(self, example, completion):
+            if completion != example.gold:
+                raise DataError("it cannot be read", "write it", "codes-of-my-own")
+            return super().judge(example, completion)
+
+    found = [one for one in try_reward(Coded(), limit=2).findings if one.check == "raises"]
+    assert [one.causes for one in found] == [("no-reward",)]
+    assert all(one.explain_causes() for one in found)
 
 
 def test_the_search_puts_together_what_no_single_start_has(monkeypatch):

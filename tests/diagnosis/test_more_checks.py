@@ -642,6 +642,11 @@ SHAPES = {
         {"zero-variance-groups": "note"},
         "rose.*but",
     ),
+    "hard for nearly all groups": (
+        {"reward": 0.02, "frac_reward_zero_std": 0.65},
+        {"zero-variance-groups": "warning too-hard hard"},
+        "note solved|warning solved",
+    ),
     "solved from the start": (
         {"reward": 0.99, "frac_reward_zero_std": 0.97},
         {"zero-variance-groups": "warning"},

@@ -107,6 +107,13 @@ def test_a_model_that_git_ignores_is_reached_by_its_absolute_path_on_this_machin
     assert "files" not in dict(fatal(overrides=absolute, there=[str(place)], **REMOTE)[0])
 
 
+def test_a_place_of_the_cluster_does_not_excuse_paths_of_this_machine(project, unopened):
+    elsewhere = project.parent / "elsewhere"
+    elsewhere.mkdir()
+    found, _ = fatal(needs=[str(elsewhere)], there=[str(project)], **REMOTE)
+    assert [check for check, _ in found] == ["files"]
+
+
 def test_a_checkpoint_that_the_cluster_has_is_not_looked_for_here(project, opened_once):
     there = ["model={name: /mnt/models/big}"]
     assert fatal(overrides=there, **REMOTE)[0][0][0] == "model"

@@ -137,6 +137,14 @@ def test_what_pays_for_knowing_nothing_is_told(bad):
     assert (told.check, told.evidence["mean"]) == ("oracle", 0.5)
 
 
+def test_few_rows_that_pay_a_baseline_like_gold_are_told(bad):
+    """So few that no test is sure of it."""
+    bad.rows([{"prompt": f"Say {n}", "answer": f"Say {n}"} for n in range(4)])
+    found = check_reward(bad.open("honest", gold="answer"))
+    echo = [one for one in found if one.evidence.get("baseline") == "echo"]
+    assert [(one.check, one.level) for one in echo] == [("baseline", "fatal")]
+
+
 def test_a_form_that_is_paid_whatever_is_in_it_makes_no_label(bad):
     task = bad.open("wordy", gold="answer")
     assert task.find_label(task.examples("train")) is None

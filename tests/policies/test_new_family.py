@@ -3,12 +3,14 @@ saved."""
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from plumbline.api import check_policy
+from plumbline.config.imports import import_named
 from plumbline.errors import ModelError, RecipeError
 from plumbline.evaluation.models import evaluate_model
 from plumbline.export.export import Export, export
@@ -88,6 +90,14 @@ def test_a_class_of_the_same_methods_is_told_to_inherit(blocks, tmp_path, monkey
     write_json(tmp_path / "model" / "table.json", {"alphabet": "ab", "logits": [[0.0, 1.0]]})
     with pytest.raises(ModelError, match="subclass of Policy"):
         open_policy(section("bare_family:TabularPolicy"), str(tmp_path / "model"))
+
+
+def test_a_recipe_may_ask_it_what_it_says_that_it_reads(family):
+    policy = import_named(family, "policy family")
+    policy.options = replace(policy.options, reads=frozenset({"rl.kl"}))
+    values = {"steps": 1, "kl": "forward", "beta": 0.1}
+    recipe = {"name": "x", "model": {"name": "m", "family": family}, "rl": values}
+    assert parse_recipe(recipe).rl.kl == "forward"
 
 
 def test_a_recipe_names_it(family):
