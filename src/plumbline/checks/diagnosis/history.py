@@ -156,6 +156,8 @@ class History(Context):
             return any(sample.gold for sample in self.samples)
         if need == "evaluated":
             return bool(self.evaluated)
+        if need == "filters":
+            return any(key.startswith(("sampling.top_", "drawn.")) for key in self.settings)
         if need == "finals":
             return bool(self.finals)
         if need == "prompts":
