@@ -180,6 +180,11 @@ class History(Context):
         return max((int(one.steps[-1]) for one in self.series.values() if len(one)), default=0)
 
     @property
+    def look(self) -> int:
+        """Ten logged rows, which most rules look at together."""
+        return 10 * -(-self.last_step // max(1, self.logged_steps))
+
+    @property
     def logged_steps(self) -> int:
         """How many steps something of the training was logged of."""
         trained = (one for name, one in self.series.items() if not name.startswith("eval/"))

@@ -80,4 +80,4 @@ CHECKS: tuple[Check[History], ...] = (
     series.find_jump,
     evaluations.find_no_rise,
 )
-"""In the order in which they explain one another."""
+"""What follows from what: `checks/consequences.yaml`."""

@@ -198,6 +198,7 @@ def find_truncation(history: History) -> Iterator[Finding]:
                 "rose": rose,
                 "learns": learns,
                 "fed": fed,
+                "from start": is_cut_from_start(history),
                 "example": quote_sample(cut[::-1]),
             },
             causes=("length-paid",)
@@ -332,7 +333,6 @@ def _degenerate_finding(
         _has_broken_weights(history),
     )
     at_first = sum(map(like, early)) > share / 2 * len(early)
-    dead = [name for name in history.names("reward/") if not history[f"reward/{name}"].values.any()]
     return Finding(
         level="fatal" if share >= DEGENERATE_OUTPUT_MOST else "warning",
         code=kind,
@@ -352,10 +352,6 @@ def _degenerate_finding(
             ("template", lambda _: cheat or broken or not at_first),
             ("nothing-tells", lambda _: cheat or broken or at_first),
         ),
-        follows=(("truncation",) if is_cut_from_start(history) else ())
-        + (("dead-part",) if dead else ())
-        if kind == ONE_TEXT
-        else (),
     )
 
 
@@ -424,7 +420,6 @@ EARLY = 0.25
 @rule(
     "identical-samples",
     needs=("samples",),
-    explains=("no-signal", "zero-variance-groups", "dead-part", "entropy", "degenerate-output"),
 )
 def find_identical_samples(history: History) -> Iterator[Finding]:
     """The completions of a group are one text from the first steps on: nothing is drawn, or all by

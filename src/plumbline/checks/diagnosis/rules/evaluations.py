@@ -529,50 +529,6 @@ LATE, SEEN = 5, 0.1
 before is unseen."""
 
 
-EXPLAIN = (
-    *(
-        "no-signal",
-        "rate-exhausted",
-        "small-updates",
-        "gap",
-        "kl",
-        "loss-zero",
-        "reward-falls",
-        "truncation",
-    ),
-    *(
-        "zero-variance-groups",
-        "dead-part",
-        "parts-oppose",
-        "entropy",
-        "length",
-        "degenerate-output",
-    ),
-    *(
-        "identical-samples",
-        "gradient-spikes",
-        "mostly-noise",
-        "clip-idle",
-        "lost-reward",
-        "parser",
-        "references",
-    ),
-    *(
-        "gold-unpaid",
-        "unjudged",
-        "outage",
-        "prompts",
-        "goes-on",
-        "wrong-language",
-        "jump",
-        "untrained",
-        "gain",
-        "not-finite",
-    ),
-)
-"""Checks whose findings say why a reward did not rise."""
-
-
 @rule("no-rise", needs=("reward",), live=False)
 def find_no_rise(history: History) -> Iterator[Finding]:
     """The reward did not rise, and no other finding says why: what the figures make likely.
@@ -617,7 +573,6 @@ def find_no_rise(history: History) -> Iterator[Finding]:
             *possible,
         )
         or ("few-answers", "reward-blind"),
-        follows=EXPLAIN,
         shown=not (late or near) and (flat or bool(seen)),
     )
 

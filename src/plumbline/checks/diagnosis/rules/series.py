@@ -55,18 +55,6 @@ def _should_stop(history: History, since: int) -> bool:  # noqa: ARG001 - a rewa
     needs=("loss|grad_norm|reward",),
     kinds=("rl", "sft"),
     stops=_should_stop,
-    explains=(
-        *(
-            "no-signal",
-            "reward-falls",
-            "gradient-spikes",
-            "degenerate-output",
-            "truncation",
-            "entropy",
-            "sft-loss",
-        ),
-        *("length", "jump", "loss-zero"),
-    ),
 )
 def find_not_finite(history: History) -> Iterator[Finding]:
     """A number that is none: NaN or infinity in what is optimised or measured.

@@ -17,7 +17,6 @@ from plumbline.checks.diagnosis.facts import (
     group_samples,
     has_rising_trend,
     is_batch_spread,
-    is_cut_from_start,
     is_every_step,
     is_sustained,
     max_reward,
@@ -120,12 +119,6 @@ def _should_stop(history: History, since: int) -> bool:  # noqa: ARG001 - the st
 @rule(
     "no-signal",
     needs=("grad_norm|frac_reward_zero_std|reward_std|reward",),
-    explains=("zero-variance-groups", "dead-part", "small-updates", "plateau", "clip-idle"),
-    unless=lambda history: (
-        (silent := _silent_steps(history)) is not None
-        and silent[2] == GRADIENT
-        and rewards_differ(history, silent[0][silent[1]])
-    ),
     stops=_should_stop,
 )
 def find_no_signal(history: History) -> Iterator[Finding]:
@@ -231,7 +224,6 @@ def _equal_rewards_finding(
         evidence=evidence
         | {"mixed": mixed, "example": quote_sample(_samples_earning(history, start, level))},
         causes=unrefuted_causes(history, *causes, "small-groups"),
-        follows=("truncation",) if zero and is_cut_from_start(history) else (),
     )
 
 

@@ -36,7 +36,6 @@ def _should_stop(history: History, since: int) -> bool:  # noqa: ARG001 - the ra
     "rate-exhausted",
     needs=("learning_rate",),
     kinds=("rl", "sft"),
-    explains=("plateau", "no-fall", "no-margin"),
     stops=_should_stop,
 )
 def find_rate_exhausted(history: History) -> Iterator[Finding]:
