@@ -1037,7 +1037,7 @@ def one_text(place, number, copy):
         (
             {**ROSE, "reward/right": 0.0, "reward/form": grows(0.1, 0.6)},
             one_text,
-            {"dead-part": "warning", "degenerate-output": "note"},
+            {"dead-part": "fatal", "degenerate-output": "note"},
         ),
         (ROSE, one_text, {"degenerate-output": "fatal"}),
     ],

@@ -242,7 +242,7 @@ class Edge:
     level: str
     """The least that the cause has."""
     figure: str
-    """Of the cause's evidence that is true; empty where none must be."""
+    """Of the evidence of either that is true; empty where none must be."""
 
 
 @cache
@@ -266,7 +266,7 @@ def _flatten(names: Sequence[Any]) -> Iterator[str]:
 
 def mark_consequences(findings: Sequence[Finding], look: int = 0) -> list[Finding]:
     """The findings, what follows from another one as a note under the first cause of all that was
-    found: a reader should begin with it.
+    found: a reader should begin with it. A cause is as bad as the worst that stands under it.
 
     Args:
         findings: of one context.
@@ -279,14 +279,19 @@ def mark_consequences(findings: Sequence[Finding], look: int = 0) -> list[Findin
         seen = math.inf if of.since is None or of.check in undated else of.since + look
         for edge in edges:
             for cause in findings if _is_named(of, edge.finding) else ():
-                if _explains(cause, edge) and (cause.since or 0) <= seen:
+                began = 0 if cause.check in undated else cause.since or 0
+                if began <= seen and _explains(cause, edge, of):
                     yield from list(list_causes(cause)) or [cause]
 
+    causes = [list(list_causes(finding)) for finding in findings]
     explained = []
-    for finding in findings:
-        follows = tuple(dict.fromkeys(cause.check for cause in list_causes(finding)))
-        finding = replace(finding, follows=follows)
-        if follows:
+    for finding, roots in zip(findings, causes, strict=True):
+        under = [one.level for one, of in zip(findings, causes, strict=True) if finding in of[:1]]
+        level = min((finding.level, *under), key=LEVELS.index)
+        finding = replace(
+            finding, level=level, follows=tuple(dict.fromkeys(one.check for one in roots))
+        )
+        if roots:
             finding = replace(finding, level="note", causes=(FOLLOWS,), change={}, shown=False)
         explained.append(finding)
     return explained
@@ -296,11 +301,12 @@ def _is_named(finding: Finding, name: str) -> bool:
     return name in (finding.check, f"{finding.check}:{finding.code}")
 
 
-def _explains(cause: Finding, edge: Edge) -> bool:
+def _explains(cause: Finding, edge: Edge, finding: Finding) -> bool:
     levels: tuple[str, ...] = LEVELS
     bad_enough = levels.index(cause.level) <= levels.index(edge.level)
     named = bad_enough and _is_named(cause, edge.cause)
-    return named and (not edge.figure or bool(cause.evidence.get(edge.figure)))
+    figures = {**cause.evidence, **finding.evidence, "": True}
+    return named and bool(figures.get(edge.figure))
 
 
 def describe_missing_data(not_run: Mapping[str, Sequence[str]]) -> str:

@@ -31,6 +31,7 @@ CHECKS: tuple[Check[History], ...] = (
     reward.find_unjudged,
     steps.find_rate_exhausted,
     steps.find_small_updates,
+    steps.find_high_rate,
     steps.find_gradient_spikes,
     signal.find_mostly_noise,
     policy.find_kl,

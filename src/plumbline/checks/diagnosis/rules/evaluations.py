@@ -75,7 +75,9 @@ def find_gain(history: History) -> Iterator[Finding]:
             "p": compared.p_value,
         }
         if way == "fall":
-            yield Finding("warning", "lower", evidence=evidence, causes=("high-rate", "other-goal"))
+            shuffled = history.settings.get("controls.shuffle_advantages")
+            causes = ("control",) if shuffled else ("high-rate", "other-goal")
+            yield Finding("warning", "lower", evidence=evidence, causes=causes)
         elif way == "same":
             scatter = compared.scatter
             few = {

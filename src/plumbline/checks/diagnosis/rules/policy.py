@@ -242,6 +242,8 @@ def _find_wide_gap(
             history, "old-weights", "stale-cache", ("sharper-policy", _keeps_entropy)
         )
         if widened
+        else ("old-weights",)  # before the first update they are the same
+        if values[0] < some / 2
         else ("other-sampling", "other-template"),
     )
 

@@ -29,6 +29,8 @@ WATCHED = (
 )
 
 PAID = "reward"
+CALM = 10.0
+"""Times the median gradient that a run whose rate is too high comes to before its loss is none."""
 NOT_FINITE_FEW = 0.05
 """Share of the steps that a loss scaler may skip: it begins too high, and is raised every 2,000
 steps."""
@@ -90,6 +92,9 @@ def find_not_finite(history: History) -> Iterator[Finding]:
     )
     level, causes = NOT_FINITE[code]
     refuted = {"no-target" if history.kind == "rl" else "division"}
+    gradients = finite_values(history["grad_norm"].values[history["grad_norm"].steps < step])
+    if len(gradients) and gradients.max() < CALM * max(1.0, np.median(gradients)):
+        causes = tuple(sorted(causes, key="high-rate".__eq__))
     if step <= history["loss"].steps[:1].sum():
         refuted.add("high-rate")
     # transformers logs a loss that is NaN as 0.0, and only the gradient tells

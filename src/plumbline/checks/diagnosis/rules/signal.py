@@ -1,7 +1,7 @@
 """Whether groups say anything: equal rewards, noise, prompts that teach nothing."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -200,7 +200,11 @@ def _equal_rewards_finding(
         finite_values(history["frac_reward_zero_std"].since(start).values),
     )
     varies = len(rewards) > 0 and float(np.ptp(rewards)) > EQUAL
-    equal = len(shares) > 0 and float(shares.mean()) >= MOST
+    stored = [one for one in history.samples if one.step >= start]
+    known = equal_groups(stored)
+    apart = known is not None and _texts_differ(stored)
+    found = [shares] if known is None else [shares, known.values]
+    equal = any(len(one) > 0 and float(one.mean()) >= MOST for one in found)
     cancel = not varies and _parts_move(history)
     if cancel:
         causes: tuple[str | tuple[str, Refutes], ...] = ("parts-cancel",)
@@ -213,8 +217,11 @@ def _equal_rewards_finding(
                 "not-trained",
                 lambda run: equal or not (mixed or (varies and not _has_no_spread(run))),
             ),
-            ("alike-in-batch" if mixed else "alike", lambda _: full or not varies),
-            ("tells-nothing-apart", lambda run: varies or _rewards_differ_anywhere(run)),
+            ("alike-in-batch" if mixed else "alike", lambda _: full or not varies or apart),
+            (
+                "tells-nothing-apart",
+                lambda run: not apart and (varies or _rewards_differ_anywhere(run)),
+            ),
             ("not-trained", lambda run: equal or mixed or varies or _has_no_spread(run)),
         )
     return Finding(
@@ -225,6 +232,12 @@ def _equal_rewards_finding(
         | {"mixed": mixed, "example": quote_sample(_samples_earning(history, start, level))},
         causes=unrefuted_causes(history, *causes, "small-groups"),
     )
+
+
+def _texts_differ(samples: Sequence[Sample]) -> bool:
+    """Whether most groups have different texts."""
+    groups = [{one.text for one in group} for group in group_samples(samples).values()]
+    return 2 * sum(len(texts) > 1 for texts in groups) > len(groups)
 
 
 def _parts_move(history: History) -> bool:

@@ -160,6 +160,26 @@ def find_small_updates(history: History) -> Iterator[Finding]:
     )
 
 
+HIGHEST = 1e-2
+"""Models of a million weights learn by RL at 1e-3; no run is known that does above."""
+
+
+@rule("high-rate", needs=("learning_rate",), live=False)
+def find_high_rate(history: History) -> Iterator[Finding]:
+    """A learning rate far above any that RL bears, and no rise: what else broke follows from it.
+
+    The highest that was logged or planned.
+    """
+    highest, came = highest_learning_rate(history), measure_outcome(history)
+    if highest > HIGHEST and came is not None and came.better is False:
+        yield Finding(
+            level="warning",
+            since=int(history["learning_rate"].steps[0]),
+            evidence={"highest learning rate": highest, "usual": ADAPTERS[1]},
+            causes=("slip",),
+        )
+
+
 def highest_learning_rate(history: History) -> float:
     """The highest rate that was logged or planned: a warmup may not be over; NaN where none is
     known."""
@@ -224,7 +244,9 @@ def find_gradient_spikes(history: History) -> Iterator[Finding]:
             code="spikes",
             since=int(series.steps[spikes][0]),
             evidence={"steps": int(spikes.sum()), "highest": float(values.max()), "median": middle},
-            causes=("high-rate", "extreme-answers"),
+            causes=("extreme-answers", "high-rate")
+            if (came := measure_outcome(history)) and came.better
+            else ("high-rate", "extreme-answers"),
         )
     elif middle > SPIKE * clip and history.kind == "rl":
         yield Finding(
