@@ -397,6 +397,8 @@ def find_references(history: History) -> Iterator[Finding]:
 FOLLOWS = 0.8
 """The correlation within groups, from which on length is what the reward follows."""
 UNJUDGED_SOME, UNJUDGED_MANY = 0.02, 0.2
+STEADY = 0.5
+"""Share of the steps in which some could not be judged: a world that fails comes back."""
 
 
 @rule("unjudged", needs=("frac_failed",))
@@ -413,7 +415,9 @@ def find_unjudged(history: History) -> Iterator[Finding]:
         level="fatal" if share >= UNJUDGED_MANY else "warning",
         since=int(series.steps[np.argmax(series.values > 0)]),
         evidence={"share": round(share, 4), "worst step": float(np.nanmax(series.values))},
-        causes=("world-fails", "verifier-raises"),
+        causes=("verifier-raises", "world-fails")
+        if (series.values > 0).mean() > STEADY
+        else ("world-fails", "verifier-raises"),
     )
 
 
