@@ -4,8 +4,16 @@ from graphlib import TopologicalSorter
 
 import pytest
 
-from plumbline.checks.check import FOLLOWS, Finding, mark_consequences, read_consequences
+from plumbline.checks.check import (
+    FOLLOWS,
+    Finding,
+    examine,
+    mark_consequences,
+    read_consequences,
+)
+from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.checks.messages import read_messages
+from tests.diagnosis.test_more_checks import ROSE, log
 
 EDGES, UNDATED = read_consequences()
 
@@ -89,3 +97,39 @@ def test_a_figure_decides_whether_it_follows():
         cause = ("truncation:cut", "warning", 1, {"from start": figure})
         found = mark(cause, ("no-signal:zero-rewards", "fatal", 1))
         assert bool(found["no-signal"].follows) == figure
+
+
+def test_a_cause_is_as_bad_as_what_stands_under_it():
+    found = mark(("kl:apart-from-start", "note", 1), ("no-rise", "warning", 1))
+    assert (found["kl"].level, found["no-rise"].level) == ("warning", "note")
+
+
+def list_findings(history):
+    """Of a log the checks above a note with their first causes."""
+    found = examine(history, CHECKS).findings
+    return {one.check: one.causes[0] for one in found if one.level != "note"}
+
+
+def fall(noise, place, at):
+    return 0.6 * (1 - place) + noise(0.01)
+
+
+@pytest.mark.parametrize(
+    ("over", "wanted"),
+    [
+        ({"learning_rate": 0.05, "reward": fall, "entropy": 0.001}, {"high-rate": "slip"}),
+        ({"learning_rate": 1e-3, "reward": fall}, {"reward-falls": "wrong-sign"}),
+        (
+            {"logprob_gap": lambda noise, place, at: 0.3 * (at > 1)},
+            {"gap": "old-weights"},
+        ),
+        ({"logprob_gap": 0.3}, {"gap": "other-sampling"}),
+    ],
+)
+def test_the_first_cause_is_what_the_log_shows(over, wanted):
+    assert list_findings(log(over)) == wanted
+
+
+@pytest.mark.parametrize("rate", [1e-3, 5e-2])
+def test_a_high_rate_is_no_fault_where_the_reward_rises(rate):
+    assert "high-rate" not in list_findings(log({"learning_rate": rate, **ROSE}))

@@ -208,6 +208,8 @@ def find_truncation(history: History) -> Iterator[Finding]:
             if by_length
             else ("end-unpaid",)
             if rose
+            else ("end-unlearnt", "limit-too-low")
+            if counted
             else ("limit-too-low", "end-unlearnt"),
             change={"sampling.max_tokens": 2 * ceiling}
             if isinstance(ceiling, int) and not fed
