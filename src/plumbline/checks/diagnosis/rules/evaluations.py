@@ -14,6 +14,7 @@ from plumbline.checks.diagnosis.facts import (
     max_reward,
     policy_moved,
     recent_median,
+    reward_rises,
     unrefuted_causes,
 )
 from plumbline.checks.diagnosis.history import Final, History
@@ -75,8 +76,12 @@ def find_gain(history: History) -> Iterator[Finding]:
             "p": compared.p_value,
         }
         if way == "fall":
-            shuffled = history.settings.get("controls.shuffle_advantages")
-            causes = ("control",) if shuffled else ("high-rate", "other-goal")
+            causes = unrefuted_causes(
+                history,
+                ("control", lambda run: not run.settings.get("controls.shuffle_advantages")),
+                ("high-rate", reward_rises),
+                "other-goal",
+            )
             yield Finding("warning", "lower", evidence=evidence, causes=causes)
         elif way == "same":
             scatter = compared.scatter

@@ -539,6 +539,7 @@ def find_reward_falls(history: History) -> Iterator[Finding]:
         causes=unrefuted_causes(
             history,
             *(cause for cause, so in seen.items() if so),
+            ("control", lambda run: not run.settings.get("controls.shuffle_advantages")),
             ("wrong-sign", lambda _: not opposed or at > steps[len(steps) // 10]),
             "high-rate",
             ("gap", lambda run: widens or sampler_matches(run)),

@@ -473,7 +473,13 @@ def find_mostly_noise(history: History) -> Iterator[Finding]:
             "signal / noise": ratio,
             "rate": float(rate[-1]) if len(rate) else None,
         },
-        causes=("few-answers", "long-sft", "high-rate"),
+        causes=unrefuted_causes(
+            history,
+            ("control", lambda run: not run.settings.get("controls.shuffle_advantages")),
+            "few-answers",
+            "long-sft",
+            "high-rate",
+        ),
     )
 
 
