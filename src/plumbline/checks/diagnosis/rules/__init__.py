@@ -43,6 +43,7 @@ CHECKS: tuple[Check[History], ...] = (
     answers.find_degenerate_output,
     answers.find_identical_samples,
     evaluations.find_eval_disagrees,
+    evaluations.find_worse_texts,
     hacking.find_reward_hacking,
     evaluations.find_decoding,
     evaluations.find_gain,
