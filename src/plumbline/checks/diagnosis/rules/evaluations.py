@@ -140,7 +140,7 @@ def find_eval_disagrees(history: History) -> Iterator[Finding]:
             "last": float(values[-1]),
         }
         after = fit_trend(history["reward"].since(int(steps[best])).values)
-        held = came is not None and not came.worse and after.t > -2
+        held = came is not None and not came.alike and not came.worse and after.t > -2
         if fell and lost > max(0.1 * abs(values[best]), LITTLE * max_magnitude(values)):
             if rises or held:
                 yield Finding(
@@ -156,7 +156,8 @@ def find_eval_disagrees(history: History) -> Iterator[Finding]:
                         ("other-prompts", lambda run: not 0 < recent_median(run["epoch"]) < 1),
                     ),
                 )
-            return
+            stands.append(False)
+            continue
         noise = _step_scatter(values) * (2 / max(third, 1)) ** 0.5
         first, last = values[:third].mean(), values[-third:].mean()
         stands.append(third > 2 and last - first + 2 * noise < FOLLOWS * gain * abs(last))

@@ -371,7 +371,7 @@ def find_zero_variance_groups(history: History) -> Iterator[Finding]:
     )
 
 
-LOST, LOST_SHARE = 100, 0.4
+LOST, LOST_SHARE = 150, 0.4
 """Steps' worth of groups that taught nothing, and their share of the run: who solved his prompts
 should have stopped."""
 PAIRS = 0.4
@@ -500,7 +500,7 @@ def find_no_advantages(history: History) -> Iterator[Finding]:
 GAINED, STANDS, HALF = 0.3, 0.05, 0.5
 """Of a part's range from 0 to 1: what one gained, what another gained at most meanwhile, and the
 level under which that had room to rise."""
-FORM = re.compile("format|xml|tag|style|length|brev|json|think|fluen|repet")
+FORM = re.compile("(?<!per)form|xml|tag|style|length|brev|json|think|fluen|repet")
 RIGHT = re.compile("corr|acc(?!ept)|answer|exact|right|solv|match|success|math|result")
 
 
