@@ -675,7 +675,7 @@ SHAPES = {
     ),
     "nearly two": (
         two_parts(0.95, 0.22, 0.85),
-        {"zero-variance-groups": "note solved"},
+        {"zero-variance-groups": "warning solved.*lost=170"},
         "no-rise",
     ),
     "1.5 of what": (

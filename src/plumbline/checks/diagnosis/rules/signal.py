@@ -524,8 +524,9 @@ def find_part_alone(history: History) -> Iterator[Finding]:
             there, third = values[start:], (len(values) - start) // 3
             if there[-third:].mean() > HALF:
                 continue
-            if measure_shift(there, third, third).interval.high > STANDS:
-                continue
+            change = measure_shift(there, third, third).interval
+            if not -STANDS < change.mean < change.high < STANDS:
+                continue  # of one that falls parts-oppose speaks
             for form in (one for one in parts if FORM.search(one)):
                 paid = parts[form][1][parts[form][0] >= steps[start]]
                 tenth = max(3, len(paid) // 20)
