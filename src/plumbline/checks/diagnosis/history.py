@@ -17,6 +17,8 @@ Names of series, each with a value a logged step:
                             sampler and scorer
     mismatch_kl             KL divergence between sampler and scorer in nats a token, by whatever estimator was logged
     loss, grad_norm, learning_rate, epoch, token_accuracy    the gradient's norm before clipping
+    advantage_std, repetition                standard deviation of the advantages; share of a text that repeats
+    text_nll                nats a token of texts that are held out, and no loss of the training
     epoch/TASK, step_time   of each of several tasks; seconds of a step
     grad_signal, grad_noise in the squared norm of a step's gradient
     correctness/NAME        what says whether answers are right, and is no reward: an accuracy, a pass rate

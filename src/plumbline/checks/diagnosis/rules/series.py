@@ -419,6 +419,30 @@ def list_jumps(series: Series) -> dict[int, tuple[float, float, float]]:
     }
 
 
+REPEATS, REPEATS_TIMES = 0.3, 3.0
+"""Share of a text that repeats, and times what it was at first."""
+
+
+@rule("repetition", needs=("repetition",))
+def find_repetition(history: History) -> Iterator[Finding]:
+    """Answers that repeat themselves ever more, as the trainer measures it.
+
+    The first tenth of the steps against the last.
+    """
+    steps, values = history["repetition"].finite
+    tenth = max(3, len(values) // 10)
+    if len(values) < SLOWER_ENOUGH:
+        return
+    first, last = float(np.median(values[:tenth])), float(np.median(values[-tenth:]))
+    if last > max(REPEATS, REPEATS_TIMES * first):
+        yield Finding(
+            level="warning",
+            since=int(steps[np.argmax(values > REPEATS)]),
+            evidence={"first": first, "last": last},
+            causes=("paid", "high-rate"),
+        )
+
+
 TIMES = 3.0
 SLOWER_ENOUGH = 20
 
