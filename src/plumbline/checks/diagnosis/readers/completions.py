@@ -200,7 +200,7 @@ def _read(files: Sequence[Path], parts: Sequence[str], *, strict: bool) -> Compl
                 f"{shown}"
             )
         ] = None
-    elif unread := [name for name, other in columns.items() if other]:
+    elif samples and (unread := [name for name, other in columns.items() if other]):
         remarks[f"columns of the completions that are not read: {', '.join(unread[:10])}"] = None
     return Completions(sorted(samples, key=lambda sample: sample.step), tuple(remarks))
 
