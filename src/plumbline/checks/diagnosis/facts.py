@@ -364,9 +364,9 @@ def has_logged_means(
 ) -> bool | None:
     """Whether the completions that are stored of a step have the means that were logged; None where
     nothing says it."""
-    for name in ("reward", *(f"reward/{part}" for part in stored[0].parts)):
-        if name == "reward" and stored[0].parts:
-            continue  # it may be the plain sum, and the logged one a weighted one
+    parts = [name for part in stored[0].parts if (name := f"reward/{part}") in series]
+    # The stored reward may be the plain sum of its parts, and the logged one a weighted one.
+    for name in parts or ("reward",):
         part = name.partition("/")[2]
         known = [one.parts.get(part) if part else one.reward for one in stored]
         values = [value for value in known if value is not None and np.isfinite(value)]
