@@ -125,7 +125,7 @@ def speaks(text):
         # Two languages from the start are what the task asks for.
         (lambda place, n: WORDS["pt" if n % 2 else "en"], {}),
         (lambda place, n: WORDS["en" if n % (2 if place > 0.5 else 6) == 0 else "pt"], {}),
-        (lambda place, n: WORDS["sql" if place > 0.5 else "json"], {}),
+        (lambda place, n: WORDS["sql" if place > 0.5 else "json"], {"reward-hacking": "note"}),
     ],
 )
 def test_another_language_than_at_first_is_named(text, found):
