@@ -16,7 +16,7 @@ of the reward, and of what is wanted, is past a fifth of its whole change; where
 stays, that of the reward.
 
 benchmarks/hacking.jsonl has the rows: seeds 0 and 1 are the first half, seeds from 10 on the second.
-Both were looked at when thresholds were set; benchmarks/doctors has runs that were not.
+Both were looked at when thresholds were set.
 """
 
 import argparse

@@ -1525,6 +1525,9 @@ def test_where_a_run_goes_while_the_reward_stands(over, found):
     assert [f"{one.check} {one.code} {one.level}" for one in came if one.check in checks] == (
         [found] if found else []
     )
+    for one in came:
+        if one.code == "drifts":  # what it says of a step is what was logged there
+            assert one.evidence["first"] == given["kl"][one.since - 1]
 
 
 @pytest.mark.parametrize(("spikes", "level"), [(3, "warning"), (1, "note"), (0, None)])

@@ -126,7 +126,7 @@ class Context:
         return {}
 
     @property
-    def look(self) -> int:
+    def dating_error(self) -> int:
         """The steps by which a finding may be dated too late."""
         return 0
 
@@ -217,7 +217,7 @@ def examine(context: C, checks: Sequence[Check[C]]) -> Examination[C]:
         findings += found
         if not found:
             clear.append(check_.name)
-    findings = mark_consequences(findings, context.look)
+    findings = mark_consequences(findings, context.dating_error)
     findings.sort(key=context.rank)
     return Examination(
         context=context, findings=tuple(findings), clear=tuple(clear), not_run=not_run
@@ -264,19 +264,19 @@ def _flatten(names: Sequence[Any]) -> Iterator[str]:
         yield from [name] if isinstance(name, str) else _flatten(name)
 
 
-def mark_consequences(findings: Sequence[Finding], look: int = 0) -> list[Finding]:
+def mark_consequences(findings: Sequence[Finding], dating_error: int = 0) -> list[Finding]:
     """The findings, what follows from another one as a note under the first cause of all that was
     found: a reader should begin with it. A cause is as bad as the worst that stands under it.
 
     Args:
         findings: of one context.
-        look: see `Context`.
+        dating_error: see `Context`.
     """
     edges, undated = read_consequences()
 
     def list_causes(of: Finding) -> Iterator[Finding]:
         """Those of which nothing else is the cause."""
-        seen = math.inf if of.since is None or of.check in undated else of.since + look
+        seen = math.inf if of.since is None or of.check in undated else of.since + dating_error
         for edge in edges:
             for cause in findings if _is_named(of, edge.finding) else ():
                 began = 0 if cause.check in undated else cause.since or 0

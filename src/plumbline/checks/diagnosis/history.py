@@ -182,7 +182,7 @@ class History(Context):
         return max((int(one.steps[-1]) for one in self.series.values() if len(one)), default=0)
 
     @property
-    def look(self) -> int:
+    def dating_error(self) -> int:
         """Ten logged rows, which most rules look at together."""
         return 10 * -(-self.last_step // max(1, self.logged_steps))
 

@@ -105,7 +105,7 @@ BLOCKS = 12
 AFTER, FALLING = 3, 1.7
 """Evaluations after the highest ones, and standard errors of their order, from which a run may be
 past its best."""
-LONGER, FOLLOWS = 2.0, 0.25
+LONGER, SHARE_OF_RISE = 2.0, 0.25
 """Times that answers grew longer by, and the share of the reward's relative rise that an evaluation
 rises by if it follows it."""
 
@@ -167,7 +167,7 @@ def find_eval_disagrees(history: History) -> Iterator[Finding]:
             continue
         noise = _step_scatter(values) * (2 / max(third, 1)) ** 0.5
         first, last = values[:third].mean(), values[-third:].mean()
-        stands.append(third > 2 and last - first + 2 * noise < FOLLOWS * gain * abs(last))
+        stands.append(third > 2 and last - first + 2 * noise < SHARE_OF_RISE * gain * abs(last))
     length = finite_values(history["completion_length"].values)
     tenth = max(3, len(length) // 10)
     if rises and stands and all(stands) and len(length) > 2 * tenth:

@@ -146,7 +146,7 @@ def _find_drift(history: History) -> Iterator[Finding]:
             level="warning",
             code="drifts",
             since=start,
-            evidence={"first": last / FOURFOLD, "last": last},
+            evidence={"first": float(history["kl"].at(start)[0]), "last": last},
             causes=("high-rate", "no-anchor"),
         )
 

@@ -368,7 +368,7 @@ def find_references(history: History) -> Iterator[Finding]:
                     (
                         "length-paid",
                         lambda run: (
-                            correlate_with_reward(run.samples, count_characters)[0] < FOLLOWS
+                            correlate_with_reward(run.samples, count_characters)[0] < BY_LENGTH
                         ),
                     ),
                     "reader-rejects",
@@ -394,7 +394,7 @@ def find_references(history: History) -> Iterator[Finding]:
             )
 
 
-FOLLOWS = 0.8
+BY_LENGTH = 0.8
 """The correlation within groups, from which on length is what the reward follows."""
 UNJUDGED_SOME, UNJUDGED_MANY = 0.02, 0.2
 STEADY = 0.5
