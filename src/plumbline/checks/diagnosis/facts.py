@@ -132,6 +132,8 @@ def equal_groups(samples: Sequence[Sample]) -> Series | None:
 
 
 NO_GRADIENT = 1e-10
+LEAST_LOST = 1 / 60
+"""Hours that are worth a word."""
 ENDS = 2
 """Steps at a rate of 0 that a warmup or a decay ends in."""
 
@@ -159,7 +161,7 @@ class Spent:
             if self.every
             else f"{self.taught:.0%} of the groups had a gradient"
         )
-        if not self.hours or not self.lost:
+        if not self.hours or not self.lost or self.lost < LEAST_LOST:
             return share
         unit, size = ("hours", 1.0) if self.hours >= 1 else ("minutes", 60.0)
         return f"{share}; {self.lost * size:.1f} of {self.hours * size:.1f} {unit} bought none"
@@ -199,7 +201,7 @@ def measure_spent(history: History) -> Spent | None:
     every = step_distance(steps) <= 1
     hours, lost = None, None
     seconds = history["step_time"]
-    if len(timed := finite_values(seconds.values)):
+    if len(finite_values(seconds.values)):
         times = np.interp(steps, *seconds.finite) * step_distance(steps)
         hours, lost = float(times.sum()) / 3600, float(times @ shares_) / 3600
     elif isinstance(total := history.settings.get("seconds"), int | float) and total > 0:

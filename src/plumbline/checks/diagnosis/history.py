@@ -159,7 +159,8 @@ class History(Context):
         if need == "evaluated":
             return bool(self.evaluated)
         if need == "filters":
-            return any(key.startswith(("sampling.top_", "drawn.")) for key in self.settings)
+            some = ("sampling.top_", "sampling.min_p", "sampling.repetition_penalty", "drawn.")
+            return any(key.startswith(some) for key in self.settings)
         if need == "finals":
             return bool(self.finals)
         if need == "prompts":

@@ -9,6 +9,7 @@ from plumbline.errors import DataError
 
 LARGEST = 2**20
 """Bytes; transformers writes about 7 KiB."""
+PLAIN = (str, int, float, type(None))
 _OTHER = object()
 """What is no plain value: a class, or what one would make."""
 _VALUES = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
@@ -17,14 +18,16 @@ _TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 
 
 def read_pickled_options(path: Path) -> dict[str, Any]:
-    """The plain values of an object that torch.save wrote, by the names of its attributes; an enum
-    as its value.
+    """The plain values of an object that torch.save wrote, by the names of its attributes, and one
+    level of what holds some; an enum as its value. Empty where it is no archive: what git-lfs leaves.
 
     Opcodes move values on a stack here. No name in the file is imported, and nothing is called.
 
     Raises:
-        DataError: it is no such file.
+        DataError: it is another archive, or damaged.
     """
+    if not zipfile.is_zipfile(path):
+        return {}
     wrong = DataError(
         f"{path} holds no options that transformers saved", "move it away, or save it again"
     )
@@ -36,7 +39,13 @@ def read_pickled_options(path: Path) -> dict[str, Any]:
             state = _walk(archive.read(member))
     except (OSError, ValueError, IndexError, KeyError, TypeError, zipfile.BadZipFile) as error:
         raise wrong from error
-    return {name: value for name, value in state.items() if isinstance(name, str)}
+    found: dict[str, Any] = {}
+    for name, value in state.items():
+        if isinstance(value, PLAIN):
+            found[name] = value
+        elif isinstance(value, dict):
+            found[name] = {key: one for key, one in value.items() if isinstance(one, PLAIN)}
+    return found
 
 
 def _walk(data: bytes) -> dict[Any, Any]:
@@ -77,9 +86,9 @@ def _walk(data: bytes) -> dict[Any, Any]:
                     if isinstance(key, str)
                 )
         elif name in {"BINPUT", "LONG_BINPUT", "MEMOIZE"}:
-            memo[len(memo) if argument is None else argument] = stack[-1]
+            memo[len(memo) if argument is None else int(argument)] = stack[-1]
         elif name in {"BINGET", "LONG_BINGET"}:
-            stack.append(memo[argument])
+            stack.append(memo[int(argument or 0)])
         elif name in {"REDUCE", "NEWOBJ", "STACK_GLOBAL"}:
             given = stack.pop()
             stack.pop()

@@ -403,17 +403,20 @@ def find_sampling_filters(history: History) -> Iterator[Finding]:
     corrected = correction not in (None, False, "", "null", "none", -1) and settings.get(
         "engine", True
     )
+    listed = [f"{name} {value:g}" for name, value in filters.items()]
+    if not corrected:
+        yield Finding("note", "not-scored", evidence={"filters": listed})
+        return
     ratio = recent_median(history["importance_ratio_mean"])
-    figures = {
-        "filters": [f"{name} {value:g}" for name, value in filters.items()],
-        "ratio": None if np.isnan(ratio) else ratio,
-        "least": filters.get("top_p"),
-    }
     yield Finding(
-        level="warning" if corrected else "note",
-        code="biased-ratio" if corrected else "not-scored",
-        evidence=figures,
-        causes=("filters",) if corrected else (),
+        level="warning",
+        code="biased-ratio",
+        evidence={
+            "filters": listed,
+            "ratio": None if np.isnan(ratio) else ratio,
+            "least": filters.get("top_p"),
+        },
+        causes=("filters",),
     )
 
 
