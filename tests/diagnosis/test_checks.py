@@ -227,7 +227,7 @@ MINUTES = {"step_time": [60.0] * 9 + [600.0]}
         ({"grad_norm": ALL, "learning_rate": [1e-5] * 9 + [0.0]}, 1.0, None, None),
         ({"grad_norm": HALF, **MINUTES}, 0.5, 19 / 60, 14 / 60),
         ({"grad_norm": HALF, "settings": {"seconds": 7200}}, 0.5, 2.0, 1.0),
-        ({"reward_std": HALF, **MINUTES, "apart": 10}, 0.5, 19 / 6, 14 / 6),
+        ({"frac_reward_zero_std": [0] * 5 + [1] * 5, **MINUTES, "apart": 10}, 0.5, 19 / 6, 14 / 6),
     ],
 )
 def test_the_share_of_the_steps_that_taught_and_the_hours_that_did_not(given, taught, hours, lost):
@@ -239,7 +239,7 @@ def test_the_share_of_the_steps_that_taught_and_the_hours_that_did_not(given, ta
 
 def test_what_says_nothing_of_a_gradient_has_no_share():
     assert spent(reward=ALL) is None
-    assert spent(apart=10, grad_norm=HALF) is None  # a mean of ten steps
+    assert spent(apart=10, grad_norm=HALF, reward_std=HALF) is None  # means of ten steps
 
 
 def test_a_loss_that_rises_is_said_to():

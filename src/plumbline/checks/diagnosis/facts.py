@@ -178,15 +178,17 @@ def measure_spent(history: History) -> Spent | None:
     if history.kind != "rl":
         return None
     idle: dict[int, float] = {}
-    spread = history["reward_std"]
+    spread, gradient = history["reward_std"], history["grad_norm"]
+    # a mean over several steps hides those of them that are 0
+    known = Series(spread.steps, (np.abs(spread.values) < EQUAL).astype(float))
     for shares in (
-        Series(spread.steps, (np.abs(spread.values) < EQUAL).astype(float)),
+        known if is_every_step(spread) else EMPTY,
         history["frac_reward_zero_std"],
         equal_groups(history.samples) or EMPTY,
     ):
         steps, values = shares.finite
         idle |= dict(zip(steps.tolist(), np.clip(values, 0, 1).tolist(), strict=True))
-    gradient, rate = history["grad_norm"], history["learning_rate"]
+    rate = history["learning_rate"]
     none = gradient.steps[~np.isfinite(gradient.values) | zero_mask(gradient, NO_GRADIENT)]
     if is_every_step(gradient):
         idle = (
