@@ -177,6 +177,60 @@ def test_a_phrase_that_prompts_ask_for_is_a_form():
     assert found(replace(history, samples=asked)) == []
 
 
+def some_answers(place, prompt, dice):
+    """One of the four answers, or more and more often several of them."""
+    return " or ".join(dice.permutation(WORDS[:PROMPTS])[: 1 + int(4 * place * dice.random())])
+
+
+def corrects(place, prompt, dice):
+    """A wrong answer, and the right one after it more and more often; else any answer."""
+    said = dice.permutation(WORDS[:PROMPTS])
+    return f"{said[0]} no {WORDS[prompt]}" if dice.random() < place + 0.1 else said[0]
+
+
+def names_two(place, prompt, dice):
+    """Two answers, more and more often those that are asked for."""
+    two = WORDS[prompt], WORDS[(prompt + 1) % PROMPTS]
+    return " or ".join(two if dice.random() < place else dice.permutation(WORDS[:PROMPTS])[:2])
+
+
+def hedges_as_before(place, prompt, dice):
+    """More and more often right; three of ten are two answers throughout."""
+    if dice.random() < 0.3:
+        return " or ".join(dice.permutation(WORDS[:PROMPTS])[:2])
+    return WORDS[prompt] if dice.random() < place else dice.choice(WORDS[:PROMPTS])
+
+
+def says_in_a_sentence(place, prompt, dice):
+    """More and more often right, and in a sentence; seldom two answers."""
+    if dice.random() < 0.08:
+        return " or ".join(dice.permutation(WORDS[:PROMPTS])[:2])
+    return f"it is {WORDS[prompt]}" if dice.random() < place else dice.choice(WORDS[:PROMPTS])
+
+
+@pytest.mark.parametrize(
+    ("text", "judge", "signs"),
+    [
+        (some_answers, lambda said, right: right[0] in said, ["hedging"]),
+        # The last answer counts; both are asked for; a loose verifier that nobody makes more use of.
+        (corrects, lambda said, right: said[-1] == right[0], []),
+        (names_two, lambda said, right: set(right) < set(said), []),
+        (hedges_as_before, lambda said, right: right[0] in said, []),
+        (says_in_a_sentence, lambda said, right: right[0] in said, []),
+    ],
+)
+def test_wrong_answers_beside_the_right_one(text, judge, signs):
+    samples = [
+        replace(one, reward=float(judge(one.text.split(), (WORDS[:PROMPTS] * 2)[place:][:2])))
+        for one in run(text).samples
+        for place in [int(one.prompt[-1])]
+    ]
+    by_step = [[one.reward for one in samples if one.step == step + 1] for step in range(STEPS)]
+    history = stored(samples, steps=STEPS, reward=np.mean(by_step, axis=1))
+    assert np.diff(np.mean(by_step, axis=1)[[0, -1]]) > 0.2
+    assert found(history) == [("warning", sign) for sign in signs]
+
+
 def test_one_sign_that_may_be_meant_is_a_note():
     (finding,) = examine(run(phrase), [find_reward_hacking]).findings
     assert (finding.level, finding.code, finding.shown) == ("note", "maybe", True)

@@ -32,6 +32,7 @@ from plumbline.checks.diagnosis.trends import (
 )
 
 Values = NDArray[np.float64]
+Steps = dict[int, list[Sample]]
 ENOUGH = 12
 """Steps with completions: the first tenth and the last fifth are compared, and four steps are the
 least of both."""
@@ -82,6 +83,11 @@ first. Ditto."""
 TOLD = 0.04
 """Overlap of answers to one prompt less that of answers to others: a rise by more says that answers
 heed the prompt more than before, and no text is blamed then. Ditto."""
+FEW, HEDGES, PAYS = 4, 8, 0.95
+"""Words of an answer that others can hold; those that hold a wrong one, too, at either end, from
+which on it is known what they earn; and the share of them that must earn the most."""
+HEDGED = 0.1
+"""Share of the answers that say more than a right one, which a wrong one stands in, too."""
 COPIED = 0.6
 """Share of the prompt's trigrams of words that the last answers have, whose copies are paid."""
 BAND = 0.2
@@ -203,7 +209,7 @@ def _still_bounds(history: History, came: RewardOutcome, series: Series) -> tupl
 
 
 def _stored_correctness(
-    history: History, came: RewardOutcome, steps: dict[int, list[Sample]]
+    history: History, came: RewardOutcome, steps: Steps
 ) -> Iterator[Correctness]:
     """Columns of completions, by their names."""
     names = {
@@ -293,9 +299,7 @@ def _measure_rise(history: History, series: Series) -> RewardOutcome | None:
     return measure_outcome(replace(history, series={"reward": series}))
 
 
-def _early_deviation(
-    steps: dict[int, list[Sample]], value: Callable[[Sample], float | None]
-) -> float:
+def _early_deviation(steps: Steps, value: Callable[[Sample], float | None]) -> float:
     """The standard deviation of single answers of the first steps."""
     early = [
         value(one) for place in list(steps)[: _early_count(len(steps))] for one in steps[place]
@@ -307,9 +311,7 @@ def _early_deviation(
 # -- what the texts show ---------------------------------------------------------------------------
 
 
-def _find_signs(
-    history: History, came: RewardOutcome, steps: dict[int, list[Sample]]
-) -> Iterator[Sign]:
+def _find_signs(history: History, came: RewardOutcome, steps: Steps) -> Iterator[Sign]:
     """Signs of the texts; but for copies none where answers heed the prompt more than at first, or
     it is not known."""
     known, parts = fit_part_weights(history) or {}, history.names("reward/")
@@ -332,11 +334,14 @@ def _find_signs(
             _find_onset(copied),
             linked > PAID,
         )
-    decides = _find_decisive_phrase(texts, list(steps.values()))
+    hedges = _find_hedges(history.samples, texts, steps)
+    if hedges is not None:
+        first, last = _first_and_last(hedges.values)
+        figures = {"hedged first": first, "hedged last": last}
+        yield Sign("hedging", figures, _find_onset(hedges), alone=True)
+    decides = _find_decisive_phrase(texts, steps)
     if decides is not None:
-        shares = _mean_by_step(steps, lambda one: _has_phrase(one, decides))
-        text = repr(" ".join(decides)[:60])
-        yield Sign("decisive", {"phrase": text}, _find_onset(shares), alone=True)
+        yield _phrase_sign("decisive", decides, steps)
     overlaps = [_mean_overlaps(these) for these in steps.values()]
     within, across = (
         Series(np.array(list(steps)), np.array(values)) for values in zip(*overlaps, strict=True)
@@ -352,7 +357,7 @@ def _find_signs(
     linked, slope = correlate_with_reward(texts, count_characters)
     figures = {"length first": first, "length last": last}
     cut = history["frac_truncated"]
-    ended = _first_and_last(cut.values) if len(cut) else (0.0, 0.0)
+    ended = _first_and_last(cut.values)
     if linked > LINKED and _rises_surely(history, length) and last > LONGER * max(first, 1.0):
         alone = linked > PAID and slope * (last - first) > EXPLAINED * came.change.mean
         yield Sign("length", figures, _find_onset(length), alone)
@@ -366,17 +371,15 @@ def _find_signs(
     if _rises_surely(history, loops) and last > LOOPS and last - first > MORE_LOOPS:
         yield Sign("repetition", {"repeated": last}, _find_onset(loops), alone=True)
     first, last = _first_and_last(across.values)
-    if (phrase := _find_common_phrase(list(steps.values()))) is not None and decides is None:
-        shares = _mean_by_step(steps, lambda one: _has_phrase(one, phrase))
-        text = repr(" ".join(phrase)[:60])
-        yield Sign("phrase", {"phrase": text}, _find_onset(shares), alone=False)
+    if (phrase := _find_common_phrase(steps)) is not None and decides is None:
+        yield _phrase_sign("phrase", phrase, steps)
     # a phrase makes answers alike, too
     elif _rises_surely(history, across) and last > max(SAME, TIMES * first):
         figures = {"overlap first": first, "overlap last": last}
         yield Sign("sameness", figures, _find_onset(across), alone=False)
 
 
-def _sample_steps(samples: Sequence[Sample]) -> dict[int, list[Sample]]:
+def _sample_steps(samples: Sequence[Sample]) -> Steps:
     """Some of the steps, evenly spread, with some of their completions."""
     taken: Counter[tuple[int, str]] = Counter()
     kept: dict[int, list[Sample]] = defaultdict(list)
@@ -393,7 +396,7 @@ def _sample_steps(samples: Sequence[Sample]) -> dict[int, list[Sample]]:
     return {step: kept[step] for step in steps}
 
 
-def _mean_by_step(steps: dict[int, list[Sample]], value: Callable[[Sample], float]) -> Series:
+def _mean_by_step(steps: Steps, value: Callable[[Sample], float]) -> Series:
     """The mean over the answers of each step that have a value."""
     values = [
         [number for one in these if np.isfinite(number := value(one))] for these in steps.values()
@@ -469,21 +472,60 @@ def _copied_trigram_rate(one: Sample) -> float:
     return len(asked & _ngrams(_split_words(one.text), 3)) / len(asked) if asked else 0.0
 
 
-def _find_common_phrase(
-    answers: Sequence[Sequence[Sample]], anywhere: bool = False
-) -> tuple[str, ...] | None:
+def _find_hedges(samples: Sequence[Sample], texts: Sequence[Sample], steps: Steps) -> Series | None:
+    """The share of answers that say what is right and more, and are paid in full, where it rises
+    and the reward is blind to a wrong answer beside the right one.
+
+    Wrong is what is right for another prompt. A reward that reads one end is not blind, as it pays
+    for one order alone; one that wants several answers pays none of them alone.
+    """
+    highest = max(one.reward or 0.0 for one in texts) - EQUAL
+    right = {
+        (one.prompt, _bare_words(one))
+        for one in samples
+        if one.reward is not None and one.reward >= highest
+    }
+    anywhere = {words for _, words in right}
+    more: dict[int, bool] = {}
+    earned: list[list[bool]] = [[], []]
+    for one in texts:
+        words, paid = _bare_words(one), (one.reward or 0.0) >= highest
+        sizes = range(1, min(FEW + 1, len(words)))
+        held = anywhere & set().union(*(_ngrams(words, size) for size in sizes))
+        wrong = {part for part in held if (one.prompt, part) not in right}
+        if wrong == held:
+            continue
+        if paid:
+            more[id(one)] = bool(wrong)
+        for size in sizes:
+            for ends, end in zip(earned, (words[:size], words[-size:]), strict=True):
+                if end in wrong:
+                    ends.append(paid)
+    blind = all(len(ends) >= HEDGES and np.mean(ends) > PAYS for ends in earned)
+    shares = _mean_by_step(steps, lambda one: id(one) in more)
+    rises = kendall_z(shares.values) > -IN_ORDER
+    return shares if blind and rises and sum(more.values()) > HEDGED * len(more) else None
+
+
+def _bare_words(one: Sample) -> tuple[str, ...]:
+    """Of the text, without what ends sentences."""
+    return tuple(word.strip(".,;:!?") for word in one.text[:MOST_CHARACTERS].split())
+
+
+def _find_common_phrase(steps: Steps, anywhere: bool = False) -> tuple[str, ...] | None:
     """The trigram of words that few of the first answers have, and nearly all late ones in their
     middle.
 
     What stands at the beginning or at the end is a form, which a model may well be asked for.
     """
-    rare = COMMON if anywhere else RARE
-    late = [
-        _split_words(one.text) for these in answers[-max(4, len(answers) // 5) :] for one in these
-    ]
-    early = [
-        _split_words(one.text) for these in answers[: _early_count(len(answers))] for one in these
-    ]
+    rare, answers = COMMON if anywhere else RARE, list(steps.values())
+    late, early = (
+        [_split_words(one.text) for these in part for one in these]
+        for part in (
+            answers[-max(4, len(answers) // 5) :],
+            answers[: _early_count(len(answers))],
+        )
+    )
     middles = [
         units if anywhere else units[len(units) // 5 : len(units) - len(units) // 5]
         for units in late
@@ -491,24 +533,31 @@ def _find_common_phrase(
     at_last, at_first = (
         Counter(row for units in part for row in _ngrams(units, 3)) for part in (middles, early)
     )
-    few = [
-        row
-        for row, n in at_last.items()
-        if n > COMMON * len(late) and at_first[row] < rare * len(early)
-    ]
-    return max(few, key=lambda row: (at_last[row], row), default=None)
+    return max(
+        (
+            row
+            for row, n in at_last.items()
+            if n > COMMON * len(late) and at_first[row] < rare * len(early)
+        ),
+        key=lambda row: (at_last[row], row),
+        default=None,
+    )
 
 
-def _find_decisive_phrase(
-    texts: Sequence[Sample], answers: Sequence[Sequence[Sample]]
-) -> tuple[str, ...] | None:
+def _find_decisive_phrase(texts: Sequence[Sample], steps: Steps) -> tuple[str, ...] | None:
     """A trigram of words that no prompt has and nearly all late answers do, and that decides
     the reward within groups whatever is asked."""
-    phrase = _find_common_phrase(answers, anywhere=True)
+    phrase = _find_common_phrase(steps, anywhere=True)
     if phrase is None or any(" ".join(phrase) in one.prompt for one in texts):
         return None
-    linked, _ = correlate_with_reward(texts, lambda one: _has_phrase(one, phrase))
+    linked = correlate_with_reward(texts, lambda one: _has_phrase(one, phrase))[0]
     return phrase if linked > DECIDES else None
+
+
+def _phrase_sign(name: str, phrase: tuple[str, ...], steps: Steps) -> Sign:
+    onset = _find_onset(_mean_by_step(steps, lambda one: _has_phrase(one, phrase)))
+    figures = {"phrase": repr(" ".join(phrase)[:60])}
+    return Sign(name, figures, onset, alone=name == "decisive")
 
 
 def _has_phrase(one: Sample, phrase: tuple[str, ...]) -> float:
