@@ -54,6 +54,7 @@ def test_whose_rewards_these_are(order, few, found):
     history = stored(drawn(order, few=few))
     seen = examine(history, [find_reward_rows]).findings
     assert [(one.level, one.code) for one in seen] == found
+    assert {one.check for one in seen} <= {"reward-rows"}
 
 
 def test_a_usual_run_says_nothing():
