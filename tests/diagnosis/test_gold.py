@@ -209,3 +209,58 @@ def test_right_answers_that_earn_no_more_than_others(pays, said):
         place = int(one.text) if pays == "the right one" else int(one.text) + one.step
         samples.append(replace(one, reward=float(pays == "all" or place % 4 == 2), gold="2"))
     assert notes(stored(samples)).get("gold-unpaid") == said
+
+
+WRITINGS = ("{}", "{}.", "`{}`", "{}.0", "{:,}")
+
+
+def written(paid, *, parts=None):
+    """Answers of numbers in several writings, half of them right, without a gold answer."""
+    samples = drawn(
+        lambda place, n, copy: WRITINGS[(n + copy) % 5].format(1000 + n % 4 + (copy % 2) * 7),
+        lambda n: f"the question {n % 4}",
+        reward=lambda *_: 0.0,
+    )
+    told = [
+        replace(one, reward=paid(one), parts={name: of(one) for name, of in (parts or {}).items()})
+        for one in samples
+    ]
+    return {name for name in without(stored(told)) if name in {"writing-unpaid", "gold-unpaid"}}
+
+
+def is_meant(one):
+    return float(one.text.strip("`.").removesuffix(".0").replace(",", "") == f"100{one.prompt[-1]}")
+
+
+def is_plain(one):
+    return float(one.text.isdigit())
+
+
+@pytest.mark.parametrize(
+    ("paid", "parts", "found"),
+    [
+        (lambda one: is_meant(one) * is_plain(one), None, {"writing-unpaid"}),
+        (lambda one: is_meant(one) * ("`" not in one.text), None, {"writing-unpaid"}),
+        (is_meant, None, set()),
+        (is_plain, None, set()),
+        (lambda one: 2.0, {"right": lambda one: is_meant(one) * is_plain(one)}, {"writing-unpaid"}),
+        (
+            lambda one: 1.0,
+            {"exact": lambda one: is_meant(one) * is_plain(one), "right": is_meant},
+            set(),
+        ),
+        (lambda one: 1.0, {"right": is_meant, "form": is_plain}, set()),
+    ],
+)
+def test_one_answer_in_another_writing(paid, parts, found):
+    assert written(paid, parts=parts) == found
+
+
+@pytest.mark.parametrize(("soon", "level"), [(0.1, "warning"), (0.0, None)])
+def test_a_writing_that_is_soon_given_up_was_rejected_all_the_same(soon, level):
+    def text(place, n, copy):
+        right = f"`{n}.5`" if place < soon and copy else f"{n}.5"
+        return right if copy < 3 else f"{n + 1}.5"
+
+    paid = asked(text, strict)
+    assert paid.get("gold-unpaid") == level

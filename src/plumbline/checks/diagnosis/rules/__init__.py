@@ -28,6 +28,7 @@ CHECKS: tuple[Check[History], ...] = (
     reward.find_lost_reward,
     reward.find_parser,
     gold.find_gold_unpaid,
+    gold.find_writing_unpaid,
     rows.find_reward_rows,
     reward.find_references,
     reward.find_unjudged,

@@ -16,6 +16,8 @@ GOLD_UNPAID_SOME, GOLD_UNPAID_MANY = 0.05, 0.2
 """Share of the right answers that earn nothing; the limits of `parser`."""
 GOLD_UNPAID_ENOUGH = 5
 """Right answers that earn nothing."""
+GOLD_UNPAID_FIRST, GOLD_UNPAID_EARLY = 25, 0.1
+"""The first right answers, and the share of them that earn nothing."""
 PAID_WRONG = 0.05
 """Share of the wrong answers that a part may pay, and still be one of rightness: a gold answer has
 more than one form that no reading here knows."""
@@ -31,6 +33,12 @@ _TAGGED = re.compile(r"<answer>(.{0,1000}?)</answer>", re.DOTALL | re.IGNORECASE
 _SAID = re.compile(
     r"\b(?:answer|resposta)(?: is| é|:| :)+ ?(.{1,400})$", re.IGNORECASE | re.MULTILINE
 )
+_FENCED = re.compile(r"(`{1,3})(?:[a-z]{1,12}\n)?\s*([^`]{1,1000}?)\s*\1")
+_IS = re.compile(r"(?:\bis|\bé|\bare|[=:])\s+(\S.{0,100})$", re.IGNORECASE)
+_NUMBER = re.compile(r"[-+]?\d(?:[\d.,]*\d)?")
+_GROUPED = re.compile(r"[-+]?\d{1,3}(?:[.,]\d{3})+")
+_MARKUP = re.compile(r"</?\w{1,20}>|\\boxed")
+"""Of a form that an answer may be asked for in."""
 _UNIT = re.compile(r"(.*\d) ?([a-zµ°²³/]{1,12})", re.IGNORECASE)
 
 
@@ -56,29 +64,130 @@ def find_gold_unpaid(history: History) -> Iterator[Finding]:
     lost = [
         one for one in right if all(_reward_or_nan(one, name) <= low for name, low in parts.items())
     ]
-    share = len(lost) / len(right)
-    if len(lost) < GOLD_UNPAID_ENOUGH or share < GOLD_UNPAID_SOME:
-        return
-    late = right[-max(GOLD_UNPAID_ENOUGH, len(right) // 3) :]
     unpaid = set(map(id, lost))
-    still = sum(id(one) in unpaid for one in late) / len(late)
-    learnt = still < GOLD_UNPAID_SOME  # a form that is asked for, and is kept by now
+    early, late = (
+        sum(id(one) in unpaid for one in some) / len(some)
+        for some in (
+            right[: max(GOLD_UNPAID_FIRST, len(right) // 10)],
+            right[-max(GOLD_UNPAID_ENOUGH, len(right) // 3) :],
+        )
+    )
+    share = len(lost) / len(right)
+    # What a small model soon no longer writes was rejected all the same, unless it is a form that
+    # is asked for.
+    asked = sum(map(_has_form, right)) > sum(map(_has_form, lost))
+    at_first = early >= GOLD_UNPAID_EARLY and not asked
+    if len(lost) < GOLD_UNPAID_ENOUGH or (share < GOLD_UNPAID_SOME and not at_first):
+        return
+    learnt = late < GOLD_UNPAID_SOME
+    many = share >= GOLD_UNPAID_MANY and not learnt
     yield Finding(
-        level="note" if learnt else "fatal" if share >= GOLD_UNPAID_MANY else "warning",
+        level="fatal" if many else "note" if learnt and not at_first else "warning",
         code="unpaid",
         since=lost[0].step,
         evidence={
             "right": len(right),
             "earn nothing": len(lost),
             "share": round(share, 3),
-            "of the last": still,
+            "of the first": round(early, 3),
+            "of the last": late,
             "learnt": learnt,
         },
         samples=tuple(
             dict.fromkeys(f"{_quote_end(one.text)} for gold {_quote_end(one.gold)}" for one in lost)
         )[:3],
-        causes=("reader-rejects", "form-paid"),
+        causes=("order-lost",) if _earn_both(right, lost) else ("reader-rejects", "form-paid"),
     )
+
+
+def _earn_both(right: Sequence[Sample], lost: Sequence[Sample]) -> bool:
+    """Whether most answers that earn nothing earned something as answers to the same prompt: no
+    reader is so fickle."""
+    unpaid = set(map(id, lost))
+    paid = {(one.prompt, one.text) for one in right if id(one) not in unpaid}
+    return sum((one.prompt, one.text) in paid for one in lost) > len(lost) / 2
+
+
+WRITINGS_ENOUGH, WRITINGS_SURE = 5, 0.05
+"""Answers whose writing is rejected, and the share that they are of all that are paid in some
+writing."""
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+@rule("writing-unpaid", needs=("samples", "reward"), live=False)
+def find_writing_unpaid(history: History) -> Iterator[Finding]:
+    """Answers to one prompt that differ in case, blanks, punctuation or the writing of a number
+    alone, of which one earns everything and the other nothing; no gold answer is needed.
+
+    Of the parts that are all or nothing, and pay answers of one writing or not, as what they say
+    is right: a part that pays the writing alone is asked for.
+    """
+    if history.has("golds"):
+        return
+    samples = history.samples[:: -(-len(history.samples) // GOLD_UNPAID_LOOKED_AT) or 1]
+    names = sorted({name for one in samples for name in one.parts}) or [""]
+    paid = {name: _paid_in_full(samples, name) for name in names}
+    styles = [_style_of(one.text) for one in samples]
+    keys = [(one.prompt, _content_of(one.text)) for one in samples]
+    binary = {name: of for name, of in paid.items() if of and _pays_content(of, keys, styles)}
+    for name, of in binary.items():
+        right = {key for key, one in zip(keys, of, strict=True) if one}
+        good = {style for style, one in zip(styles, of, strict=True) if one}
+        known = [at for at, key in enumerate(keys) if key in right]
+        lost = [
+            at
+            for at in known
+            if styles[at] not in good and not any(all_[at] for all_ in binary.values())
+        ]
+        first = known[: max(GOLD_UNPAID_FIRST, len(known) // 10)]
+        early = len(set(first) & set(lost)) >= GOLD_UNPAID_EARLY * len(first)
+        if len(lost) < WRITINGS_ENOUGH or (len(lost) < WRITINGS_SURE * len(known) and not early):
+            continue
+        yield Finding(
+            level="warning",
+            since=samples[lost[0]].step,
+            evidence={"answers": len(lost), "of": len(known)},
+            samples=tuple(dict.fromkeys(_quote_end(samples[at].text) for at in lost))[:3],
+            about=name,
+            causes=("reader-rejects", "form-paid"),
+        )
+
+
+def _paid_in_full(samples: Sequence[Sample], name: str) -> list[bool]:
+    """Whether each completion earned the most of a part; empty where there is something between
+    the least and the most."""
+    values = np.array([_reward_or_nan(one, name) for one in samples])
+    low, high = np.nanmin(values, initial=np.inf), np.nanmax(values, initial=-np.inf)
+    near = np.minimum(values - low, high - values) <= 1e-6 * (high - low)
+    return list(values > (low + high) / 2) if near.mean() > 0.95 and high > low else []
+
+
+def _pays_content(
+    paid: Sequence[bool], keys: Sequence[tuple[str, str]], styles: Sequence[str]
+) -> bool:
+    """Whether answers that are paid in one writing are unpaid in the same when they say something
+    else."""
+    right = {key for key, one in zip(keys, paid, strict=True) if one}
+    good = {style for style, one in zip(styles, paid, strict=True) if one}
+    rows = zip(keys, styles, strict=True)
+    return sum(style in good and key not in right for key, style in rows) >= WRITINGS_ENOUGH
+
+
+def _content_of(text: str) -> str:
+    """A text without case, blanks and punctuation; of a number its value."""
+    text = text.strip()[-_LONG:].strip("`.* \n")
+    if _GROUPED.fullmatch(text):
+        return re.sub(r"[.,]", "", text)
+    number = _parse_number(text)
+    if number is not None:
+        return f"{number[0]:.12g}{number[1]}"
+    return re.sub(r"[\W_]+", "", text.casefold())
+
+
+def _style_of(text: str) -> str:
+    """How a text is written: its words and digits as one sign each."""
+    words = _WORD.sub(lambda word: "a" if word[0].islower() else "A", text.strip()[-_LONG:])
+    return re.sub(r"\d+", "9", words)
 
 
 def _find_shuffled_rewards(right: Sequence[Sample], wrong: Sequence[Sample]) -> Iterator[Finding]:
@@ -151,6 +260,10 @@ def _reward_or_nan(one: Sample, name: str) -> float:
     return float("nan") if value is None else value
 
 
+def _has_form(one: Sample) -> bool:
+    return bool(_MARKUP.search(one.text))
+
+
 def _quote_end(text: str) -> str:
     return repr(text.strip()[-60:])
 
@@ -160,6 +273,11 @@ def is_right(text: str, gold: str) -> bool:
     gold = gold.strip()
     wanted = {_normalise_text(one) for one in (gold, *_BOXED.findall(gold))} - {""}
     value, number = _parse_json(gold), _parse_number(gold)
+    only = _NUMBER.findall(text[-_LONG:])
+    if number is not None and not number[1] and len(only) == 1:
+        plain = re.sub(r"[.,]", "", only[0]) if _GROUPED.fullmatch(only[0]) else ""
+        if plain == gold or _are_equal_numbers(number, _parse_number(only[0])):
+            return True
     return any(
         _normalise_text(one) in wanted
         or (number is not None and _are_equal_numbers(number, _parse_number(one)))
@@ -169,13 +287,14 @@ def is_right(text: str, gold: str) -> bool:
 
 
 def _extract_answers(text: str) -> list[str]:
-    """What may be meant by a completion: the whole of it, or what stands in a box, in a tag or
-    after a phrase."""
+    """What may be meant by a completion: the whole of it, or what stands in a box, in a tag, in a
+    fence or after a phrase."""
     text = text.strip()[-_LONG:]
     lines = "\n".join(" ".join(line.split()) for line in text.split("\n"))
     marked = [
-        found[-1] for pattern in (_BOXED, _TAGGED, _SAID) if (found := pattern.findall(lines))
+        found[-1] for pattern in (_BOXED, _TAGGED, _SAID, _IS) if (found := pattern.findall(lines))
     ]
+    marked += [inner for _, inner in _FENCED.findall(text)][-1:]
     return [text, *marked, *(box[-1] for one in marked if (box := _BOXED.findall(one)))]
 
 
