@@ -14,6 +14,7 @@ from plumbline.checks.diagnosis.trends import (
     fit_trend,
     is_moving,
     max_magnitude,
+    measure_shift,
 )
 
 Refutes = Callable[[History], bool]
@@ -186,6 +187,28 @@ def reward_rises(history: History) -> bool:
         or (found is not None and found.better is True)
         or (len(values) >= 12 and compare_ends(values)[2] > RISES)
     )
+
+
+STANDS, STANDS_ENOUGH = 0.1, 10
+"""Of its level, that a reward which stands gains at most, and rows that say so."""
+
+
+def reward_stands(history: History, since: int) -> bool:
+    """Whether a tenth is more than the reward can have gained from a step on."""
+    values = finite_values(history["reward"].since(since).values)
+    if len(values) < STANDS_ENOUGH:
+        return False
+    third = len(values) // 3
+    return measure_shift(values, third, third).interval.high < STANDS * abs(float(values.mean()))
+
+
+def groups_differ_late(history: History) -> bool:
+    """Whether most groups are known to have rewards that differ, in the last third of the run."""
+    share, spread = history["frac_reward_zero_std"], history["reward_std"].values
+    if len(share):
+        return float(np.nanmean(share.last(len(share) // 3 + 1).values)) < 0.5
+    third = len(spread) // 3
+    return third > 0 and bool(np.nanmedian(spread[-third:]) > 0.2 * np.nanmedian(spread[:third]))
 
 
 CUT = 0.8

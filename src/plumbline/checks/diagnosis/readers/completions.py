@@ -86,6 +86,7 @@ def read(path: Path) -> list[History]:
     ]
 
 
+@np.errstate(invalid="ignore")  # of infinite rewards
 def mean_series(samples: Sequence[Sample]) -> dict[str, Series]:
     """The means of rewards and parts by step, and of the deviations within groups."""
     found: dict[str, dict[int, list[float]]] = {}
