@@ -256,11 +256,11 @@ def test_one_answer_in_another_writing(paid, parts, found):
     assert written(paid, parts=parts) == found
 
 
-@pytest.mark.parametrize(("soon", "level"), [(0.1, "warning"), (0.0, None)])
-def test_a_writing_that_is_soon_given_up_was_rejected_all_the_same(soon, level):
-    def text(place, n, copy):
-        right = f"`{n}.5`" if place < soon and copy else f"{n}.5"
-        return right if copy < 3 else f"{n + 1}.5"
+@pytest.mark.parametrize(("fenced", "level"), [(32, "warning"), (0, None)])
+def test_a_writing_that_is_soon_given_up_was_rejected_all_the_same(fenced, level):
+    def text(n, copy):
+        if copy == 3:
+            return f"{n + 1}.5"
+        return f"`{n}.5`" if n < fenced and copy else f"{n}.5"
 
-    paid = asked(text, strict)
-    assert paid.get("gold-unpaid") == level
+    assert asked(text, strict) == ({"gold-unpaid": level} if level else {})
