@@ -1313,6 +1313,8 @@ def in_parts(weight, *, name="form", noise=0.02, fall=0.4, level=0.5):
         (-0.3, {"name": "value", "noise": 0.1}, {"parts-oppose": "warning"}),
         (0.0, {"name": "value", "noise": 0.1}, {"parts-oppose": "warning"}),
         (-0.5, {"name": "hints"}, {"parts-oppose": "note"}),
+        (-0.5, {"name": "vowels"}, {"parts-oppose": "warning"}),
+        (-0.5, {"name": "vowels", "fall": 0.1}, {"parts-oppose": "note"}),
         # A charge that grows, and one below 0 that a weight below 0 pays.
         (-0.3, {"name": "repeats", "fall": -0.4}, {"parts-oppose": "warning"}),
         (-0.3, {"name": "tokens", "fall": -0.4}, {"parts-oppose": "note"}),

@@ -157,19 +157,13 @@ def find_repeated_prompts(history: History) -> Iterator[Finding]:
     """
     by_step = _prompts_by_step(history)
     draws = Counter(prompt for prompts in by_step.values() for prompt in prompts)
-    total, epochs = sum(draws.values()), history["epoch"].values
+    total, epochs = sum(draws.values()), history["epoch"].finite[1][-1:].tolist()
     if 1 < len(draws) < FEW and total >= OFTEN * len(draws) and _has_all_samples(history):
         yield _few_prompts_finding(history, len(draws), total // len(draws))
         return
     several = len(history.names("task/")) > 1  # each of several tasks has epochs of its own
-    if (
-        total >= ENOUGH
-        and len(epochs)
-        and np.isfinite(epochs[-1])
-        and epochs[-1] > 0
-        and not several
-    ):
-        allowed = ceil(round(float(epochs[-1]), 3))
+    if total >= ENOUGH and (epochs or len(draws) >= FEW) and epochs != [0.0] and not several:
+        allowed = ceil(round(epochs[0], 3)) if epochs else 1
         # Not all trainers mean the same by an epoch; then all prompts come about equally often.
         usual = min(int(np.percentile(list(draws.values()), 10)), ANOTHER * allowed) + 1
         often = allowed if len(draws) < FEW else max(allowed, usual)
@@ -181,7 +175,7 @@ def find_repeated_prompts(history: History) -> Iterator[Finding]:
                 evidence={
                     "draws": total,
                     "different": len(draws),
-                    "epochs": float(epochs[-1]),
+                    "epochs": epochs[0] if epochs else None,
                     "again": again,
                     "often": often,
                 },

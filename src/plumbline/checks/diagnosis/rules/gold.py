@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from itertools import compress
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -61,9 +62,7 @@ def find_gold_unpaid(history: History) -> Iterator[Finding]:
     if not parts:
         yield from _find_shuffled_rewards(right, wrong)
         return
-    lost = [
-        one for one in right if all(_reward_or_nan(one, name) <= low for name, low in parts.items())
-    ]
+    lost, part = _find_rejected(right, parts)
     unpaid = set(map(id, lost))
     early, late = (
         sum(id(one) in unpaid for one in some) / len(some)
@@ -93,11 +92,29 @@ def find_gold_unpaid(history: History) -> Iterator[Finding]:
             "of the last": late,
             "learnt": learnt,
         },
+        about=part,
         samples=tuple(
             dict.fromkeys(f"{_quote_end(one.text)} for gold {_quote_end(one.gold)}" for one in lost)
         )[:3],
         causes=("order-lost",) if _earn_both(right, lost) else ("reader-rejects", "form-paid"),
     )
+
+
+def _find_rejected(right: Sequence[Sample], parts: Mapping[str, float]) -> tuple[list[Sample], str]:
+    """Right answers that earn nothing in any part; or those that even the most lenient part
+    rejects, of prompts of which it pays other answers, and its name."""
+    lost = [
+        one for one in right if all(_reward_or_nan(one, of) <= low for of, low in parts.items())
+    ]
+    by_part = {}
+    for name, low in parts.items():
+        paid = {one.prompt for one in right if _reward_or_nan(one, name) > low}
+        by_part[name] = [
+            one for one in right if one.prompt in paid and _reward_or_nan(one, name) <= low
+        ]
+    part = min(by_part, key=lambda name: len(by_part[name]))
+    several = len(parts) > 1 and len(by_part[part]) > len(lost)
+    return (by_part[part], part) if several else (lost, "")
 
 
 def _earn_both(right: Sequence[Sample], lost: Sequence[Sample]) -> bool:
@@ -126,19 +143,15 @@ def find_writing_unpaid(history: History) -> Iterator[Finding]:
         return
     samples = history.samples[:: -(-len(history.samples) // GOLD_UNPAID_LOOKED_AT) or 1]
     names = sorted({name for one in samples for name in one.parts}) or [""]
-    paid = {name: _paid_in_full(samples, name) for name in names}
     styles = [_style_of(one.text) for one in samples]
     keys = [(one.prompt, _content_of(one.text)) for one in samples]
-    binary = {name: of for name, of in paid.items() if of and _pays_content(of, keys, styles)}
-    for name, of in binary.items():
-        right = {key for key, one in zip(keys, of, strict=True) if one}
-        good = {style for style, one in zip(styles, of, strict=True) if one}
-        known = [at for at, key in enumerate(keys) if key in right]
-        lost = [
-            at
-            for at in known
-            if styles[at] not in good and not any(all_[at] for all_ in binary.values())
-        ]
+    paid = {name: _paid_in_full(samples, name) for name in names}
+    parts = {name: _split_writings(keys, styles, of) for name, of in paid.items()}
+    parts = {name: one for name, one in parts.items() if one.wrong >= WRITINGS_ENOUGH}
+    # What one part rejects another may pay that rejects nothing.
+    lenient = [paid[name] for name, one in parts.items() if len(one.rejected) < WRITINGS_ENOUGH]
+    for name, (known, rejected, _) in parts.items():
+        lost = [at for at in rejected if not any(of[at] for of in lenient)]
         first = known[: max(GOLD_UNPAID_FIRST, len(known) // 10)]
         early = len(set(first) & set(lost)) >= GOLD_UNPAID_EARLY * len(first)
         if len(lost) < WRITINGS_ENOUGH or (len(lost) < WRITINGS_SURE * len(known) and not early):
@@ -162,15 +175,25 @@ def _paid_in_full(samples: Sequence[Sample], name: str) -> list[bool]:
     return list(values > (low + high) / 2) if near.mean() > 0.95 and high > low else []
 
 
-def _pays_content(
-    paid: Sequence[bool], keys: Sequence[tuple[str, str]], styles: Sequence[str]
-) -> bool:
-    """Whether answers that are paid in one writing are unpaid in the same when they say something
-    else."""
-    right = {key for key, one in zip(keys, paid, strict=True) if one}
-    good = {style for style, one in zip(styles, paid, strict=True) if one}
+class _Writings(NamedTuple):
+    known: list[int]
+    """Places of answers that are paid in some writing."""
+    rejected: list[int]
+    """Of these such whose own writing is never paid."""
+    wrong: int
+    """Answers in a writing that is paid, which say what never is."""
+
+
+def _split_writings(
+    keys: Sequence[tuple[str, str]], styles: Sequence[str], paid: Sequence[bool]
+) -> _Writings:
+    right, good = set(compress(keys, paid)), set(compress(styles, paid))
+    known = [at for at, key in enumerate(keys) if key in right]
+    rejected = [at for at in known if styles[at] not in good]
     rows = zip(keys, styles, strict=True)
-    return sum(style in good and key not in right for key, style in rows) >= WRITINGS_ENOUGH
+    return _Writings(
+        known, rejected, sum(style in good and key not in right for key, style in rows)
+    )
 
 
 def _content_of(text: str) -> str:
