@@ -16,7 +16,7 @@ WRITINGS = ("{}", "{}.", "{:,}", "{}.0")
 Row = dict[str, Any]
 
 
-def draw(*, asked=None, rejected=(), seed=0) -> list[Row]:
+def draw(*, asked=None, rejected=(), length=0, seed=0) -> list[Row]:
     """Answers that are right more and more often, in four writings, and end in a stop ever less;
     what is rejected earns nothing in `exact`."""
     dice = np.random.default_rng(seed)
@@ -32,7 +32,7 @@ def draw(*, asked=None, rejected=(), seed=0) -> list[Row]:
         rows.append(
             {
                 "step": step + 1,
-                "prompt": f"{kind} the row of {number}",
+                "prompt": f"{kind} the row of {number}" + " or so" * (length * number // 10),
                 "text": WRITINGS[writing].format(value),
                 "gold": str(1000 + 7 * number),
                 "rewards": {"exact": float(right and kept), "stops": float(writing == 1)},
@@ -119,6 +119,11 @@ RUNS: Mapping[str, tuple[Sequence[Row], Mapping[str, float], Found]] = {
         draw(asked=[*range(0, 120, 2), *range(1, 120, 2)]),
         {},
         {("data-order", "sorted-by-kind", "warning", "")},
+    ),
+    "sorted by length": (
+        draw(asked=[*range(120)], length=1),
+        {},
+        {("data-order", "sorted-by-length", "warning", "")},
     ),
     "one prompt repeated": (
         draw(asked=[at if at % 2 else 8 for at in range(120)]),

@@ -304,6 +304,8 @@ APART = 0.5
 LENGTHS = 0.6
 """Spearman's correlation of a prompt's length with its place: of 40 shuffled prompts one in 10,000
 has as much."""
+BY_LENGTH = 0.8
+"""Of it, over which short and long prompts hardly mix."""
 SHUFFLES, LOOKED_AT = 200, 4000
 """Random orders, none of which may explain as much, and the most prompts that are looked at."""
 _TAG = re.compile(r"<[^>\s]{1,40}>|\[/?INST\]")
@@ -354,7 +356,9 @@ def _sorted_finding(
 ) -> Finding:
     """Prompts in the order of their kinds [n], or of their lengths where there are none."""
     return Finding(
-        level="warning" if jumps or (kinds is not None and share > APART) else "note",
+        level="warning"
+        if jumps or abs(share) > (BY_LENGTH if kinds is None else APART)
+        else "note",
         code="sorted-by-length" if kinds is None else "sorted-by-kind",
         since=jumps[0] if jumps else None,
         evidence={
