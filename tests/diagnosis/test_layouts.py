@@ -61,6 +61,16 @@ def two_parsers():
     )
 
 
+def two_kinds():
+    """Each of two parts pays right answers to its own prompts."""
+    counted = change(draw(), "sums", lambda _, row: row["rewards"]["exact"] * is_sum(row))
+    return change(counted, "exact", lambda _, row: row["rewards"]["exact"] * (not is_sum(row)))
+
+
+def is_sum(row):
+    return row["prompt"].startswith("Add")
+
+
 def next_row(place, _):
     """What the next answer of the step earns."""
     wide = PROMPTS * GROUP
@@ -99,6 +109,17 @@ RUNS: Mapping[str, tuple[Sequence[Row], Mapping[str, float], Found]] = {
             ("writing-unpaid", "writing-unpaid", "warning", "exact"),
             ("writing-unpaid", "writing-unpaid", "warning", "plain"),
         },
+    ),
+    "two strict parsers, with gold": (
+        two_parsers(),
+        {},
+        {("gold-unpaid", "unpaid", "warning", "exact")},
+    ),
+    "a part for each kind of prompt": (two_kinds(), {}, set()),
+    "lost reward of a part called reward": (
+        change(draw(), "reward", lambda place, _: place % 7 / 7 if place % 9 else None),
+        {"reward": 1.0},
+        {("lost-reward", "no-number", "warning", "reward")},
     ),
     "rewards of the next row": (
         change(draw(), "stops", next_row),
