@@ -38,6 +38,7 @@ def test_what_is_read_as_the_gold_answer(text, gold):
     [
         ("43", "42"),
         ("", "42"),
+        ("42 is what I tried, and it is wrong", "42"),
         ("4,5", "45"),
         ("between 42 and 43", "42"),
         ('{"a": 1}', '{"a": 2}'),
@@ -254,6 +255,21 @@ def is_plain(one):
 )
 def test_one_answer_in_another_writing(paid, parts, found):
     assert written(paid, parts=parts) == found
+
+
+@pytest.mark.parametrize("made", ["{0}+{1}*2", "{0}, {1}", "({0}+{1})*2", "x = {0}"])
+def test_another_sign_or_another_list_is_another_answer(made):
+    others = made, made.replace("+", "-").replace("=", "<"), made.replace(", ", "."), made
+
+    def text(n, copy):
+        return others[copy].format(n % 9 + copy // 3, n % 7)
+
+    samples = drawn(lambda place, n, copy: text(n, copy), lambda n: f"the question {n % 63}")
+    told = [
+        replace(one, reward=float(one.text == text(int(one.prompt.split()[-1]), 0)))
+        for one in samples
+    ]
+    assert "writing-unpaid" not in without(stored(told))
 
 
 @pytest.mark.parametrize(("fenced", "level"), [(32, "warning"), (0, None)])

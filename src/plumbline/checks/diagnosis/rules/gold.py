@@ -129,6 +129,8 @@ WRITINGS_ENOUGH, WRITINGS_SURE = 5, 0.05
 """Answers whose writing is rejected, and the share that they are of all that are paid in some
 writing."""
 _WORD = re.compile(r"[^\W\d_]+")
+_APART = re.compile(r"\d[.,:;]?\s+\d")
+"""Two numbers."""
 
 
 @rule("writing-unpaid", needs=("samples", "reward"), live=False)
@@ -197,14 +199,16 @@ def _split_writings(
 
 
 def _content_of(text: str) -> str:
-    """A text without case, blanks and punctuation; of a number its value."""
-    text = text.strip()[-_LONG:].strip("`.* \n")
+    """A text without case, blanks, quotes, stops and what surrounds it; of a number its value.
+    Signs of sums and what stands between two numbers say something."""
+    text = text.strip()[-_LONG:].strip("`.*() \n")
     if _GROUPED.fullmatch(text):
         return re.sub(r"[.,]", "", text)
-    number = _parse_number(text)
+    number = None if _APART.search(text) else _parse_number(text)
     if number is not None:
         return f"{number[0]:.12g}{number[1]}"
-    return re.sub(r"[\W_]+", "", text.casefold())
+    apart = re.sub(r"(?<=\d)[\s.,:;]+(?=\d)", "|", text.casefold())  # a list
+    return re.sub(r"[\s.,:;!?_\"'`“”‘’]+", "", apart)
 
 
 def _style_of(text: str) -> str:
@@ -297,7 +301,8 @@ def is_right(text: str, gold: str) -> bool:
     wanted = {_normalise_text(one) for one in (gold, *_BOXED.findall(gold))} - {""}
     value, number = _parse_json(gold), _parse_number(gold)
     only = _NUMBER.findall(text[-_LONG:])
-    if number is not None and not number[1] and len(only) == 1:
+    ends = text.rstrip(" \n.`*$\"'").endswith(tuple(only))
+    if number is not None and not number[1] and len(only) == 1 and ends:
         plain = re.sub(r"[.,]", "", only[0]) if _GROUPED.fullmatch(only[0]) else ""
         if plain == gold or _are_equal_numbers(number, _parse_number(only[0])):
             return True
