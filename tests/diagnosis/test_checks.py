@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from plumbline.checks.check import FOLLOWS, examine
+from plumbline.checks.diagnosis.facts import measure_spent
 from plumbline.checks.diagnosis.history import History, Sample, Series
 from plumbline.checks.diagnosis.outcome import measure_outcome
 from plumbline.checks.diagnosis.rules import CHECKS
@@ -198,6 +199,47 @@ def test_what_the_first_line_says_of_few_rows_and_of_sizes_that_matter(values, a
     assert worse == (
         ["reward-falls"] if verdict == "fell" else ["no-signal"] if not any(values) else []
     )
+
+
+def spent(apart=1, settings=None, **series):
+    at = apart * np.arange(1, 11)
+    columns = {name: Series(at, np.array(values, float)) for name, values in series.items()}
+    return measure_spent(
+        History(origin="trl", name="rl", kind="rl", series=columns, settings=settings or {})
+    )
+
+
+ALL, HALF = [0.3] * 10, [0.3] * 5 + [0.0] * 5
+MINUTES = {"step_time": [60.0] * 9 + [600.0]}
+
+
+@pytest.mark.parametrize(
+    ("given", "taught", "hours", "lost"),
+    [
+        ({"grad_norm": ALL}, 1.0, None, None),
+        ({"grad_norm": HALF}, 0.5, None, None),
+        ({"grad_norm": [np.nan] * 2 + [0.3] * 8}, 0.8, None, None),
+        ({"reward_std": HALF}, 0.5, None, None),
+        ({"reward_std": HALF, "grad_norm": [0.0] * 3 + ALL[3:]}, 0.2, None, None),
+        ({"frac_reward_zero_std": [0.25] * 8 + [1.0] * 2}, 0.8, None, None),
+        ({"frac_reward_zero_std": [0.25] * 10, "apart": 10}, 0.75, None, None),
+        ({"grad_norm": ALL, "learning_rate": [1e-5] * 6 + [0.0] * 4}, 0.6, None, None),
+        ({"grad_norm": ALL, "learning_rate": [1e-5] * 9 + [0.0]}, 1.0, None, None),
+        ({"grad_norm": HALF, **MINUTES}, 0.5, 19 / 60, 14 / 60),
+        ({"grad_norm": HALF, "settings": {"seconds": 7200}}, 0.5, 2.0, 1.0),
+        ({"frac_reward_zero_std": [0] * 5 + [1] * 5, **MINUTES, "apart": 10}, 0.5, 19 / 6, 14 / 6),
+    ],
+)
+def test_the_share_of_the_steps_that_taught_and_the_hours_that_did_not(given, taught, hours, lost):
+    came = spent(**given)
+    assert came.taught == pytest.approx(taught)
+    assert (came.hours, came.lost) == (pytest.approx(hours), pytest.approx(lost))
+    assert ("bought none" in came.summary) == bool(lost)
+
+
+def test_what_says_nothing_of_a_gradient_has_no_share():
+    assert spent(reward=ALL) is None
+    assert spent(apart=10, grad_norm=HALF, reward_std=HALF) is None  # means of ten steps
 
 
 def test_a_loss_that_rises_is_said_to():

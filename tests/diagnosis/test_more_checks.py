@@ -565,6 +565,26 @@ SHAPES = {
         {"gap": "warning products product-of-small"},
         OTHER,
     ),
+    "filters of the sampler": (
+        {"importance_ratio_mean": lambda noise, p, at: 0.895 + noise(0.01), "logprob_gap": 0.1},
+        {"gap": "warning cut filters .*ratio=0.89"},
+        f"{OTHER}|product|raw-record",
+    ),
+    "a record before the temperature": (
+        {"importance_ratio_mean": lambda noise, p, at: 1.08 + noise(0.01), "logprob_gap": 0.07},
+        {"gap": "warning other-record raw-record"},
+        f"{OTHER}|filters",
+    ),
+    "ratios around 1": (
+        {"importance_ratio_mean": lambda noise, p, at: 1 + noise(0.04), "logprob_gap": 0.02},
+        {"no-rise": "warning no-rise"},
+        "cut|other-record",
+    ),
+    "answers a little off": (
+        {"importance_ratio_mean": lambda noise, p, at: 0.9 + noise(0.02), "logprob_gap": 0.002},
+        {"no-rise": "warning no-rise"},
+        "cut|other-record",
+    ),
     "ratios alone": (
         {"importance_ratio_mean": 0.4},
         {"gap": "warning far-ratios other-sampler product "},
@@ -954,6 +974,41 @@ def test_a_cause_that_a_series_refutes_is_not_said(name):
     assert worse <= {*wanted, "reward-falls"}, lines
 
 
+FILTERED = {"sampling.top_p": 0.95, "correction": True, "engine": True}
+
+
+@pytest.mark.parametrize(
+    ("settings", "level", "code"),
+    [
+        (FILTERED, "warning", "biased-ratio"),
+        ({"sampling.min_p": 0.1, "correction": "token"}, "warning", "biased-ratio"),
+        ({**FILTERED, "engine": False}, "note", "not-scored"),
+        ({**FILTERED, "correction": False}, "note", "not-scored"),
+        ({"sampling.top_k": 50}, "note", "not-scored"),
+        ({"sampling.top_p": 1.0, "drawn.top_k": 20}, "note", "not-scored"),
+        ({"drawn.temperature": 0.7}, "warning", "other-temperature"),
+        ({"drawn.temperature": 0.7, "sampling.temperature": 0.7}, None, None),
+        ({**FILTERED, "sampling.top_p": 1.0, "sampling.top_k": -1}, None, None),
+        ({**FILTERED, "drawn.top_p": 1.0}, None, None),
+    ],
+)
+def test_settings_say_that_a_sampler_draws_what_the_loss_does_not_score(settings, level, code):
+    findings = examine(log({}, settings=settings), CHECKS).findings
+    found = [(one.level, one.code) for one in findings if one.check == "sampling-filters"]
+    assert found == ([(level, code)] if code else [])
+    assert not [one for one in findings if one.level == "fatal"]
+
+
+def test_ratios_that_a_filter_explains_are_said_once():
+    """TRL's with top-p .95 and a correction were measured at .895 (trl#6789)."""
+    over = {"importance_ratio_mean": lambda noise, p, at: 0.895 + noise(0.01), "logprob_gap": 0.1}
+    history = log(over, settings=FILTERED)
+    assert only("sampling-filters", history).evidence["ratio"] == pytest.approx(0.895, abs=0.01)
+    codes = {one.code for one in examine(history, CHECKS).findings}
+    assert "cut" not in codes
+    assert only("gap", log(over)).code == "cut"
+
+
 def only(check, history):
     (found,) = [one for one in examine(history, CHECKS).findings if one.check == check]
     return found
@@ -1149,9 +1204,13 @@ def test_the_first_line_says_whether_it_rose():
         for one in (rose, still, examine(log({}, kind="sft"), CHECKS))
     ]
     assert re.fullmatch(
-        r"reward 0\.\d{3} -> 0\.\d{3} over 200 steps: rose \(\+0\.\d{3} \[\+0.*, \+0.*\]\)", said[0]
+        r"reward 0\.\d{3} -> 0\.\d{3} over 200 steps: rose \(\+0\.\d{3} \[\+0.*, \+0.*\]\)"
+        "; 200 of 200 steps had a gradient",
+        said[0],
     )
-    assert re.fullmatch(r"reward 0\.\d{3} -> 0\.\d{3} over 200 steps: .* rise \(.*\)", said[1])
+    assert re.fullmatch(
+        r"reward 0\.\d{3} -> 0\.\d{3} over 200 steps: .* rise \(.*\); 200 of 200 .*", said[1]
+    )
     assert re.fullmatch(r"loss \d\.\d{3} -> .* over 200 steps: fell \(-.*\)", said[2])
     values = [one["outcome"] for one in findings_to_json([rose, still])["stages"]]
     assert [one["better"] for one in values] == [True, False]

@@ -9,6 +9,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import zipfile
 import zlib
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +24,8 @@ from plumbline.checks.diagnosis.history import History, Sample
 from plumbline.checks.diagnosis.readers import read_histories
 from plumbline.checks.diagnosis.readers.completions import mean_series
 from plumbline.checks.diagnosis.readers.protobuf import to_float
-from plumbline.checks.diagnosis.readers.rows import find_series_name
+from plumbline.checks.diagnosis.readers.rows import find_series_name, map_settings
+from plumbline.checks.diagnosis.readers.training_args import read_pickled_options
 from plumbline.checks.diagnosis.readers.wandb import is_page
 from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.checks.findings_output import render_stages
@@ -142,6 +144,7 @@ def test_offline_runs_of_wandb(offline, tmp_path):
     folder = shutil.copytree(offline, tmp_path / "run", symlinks=True)
     history = read(folder)
     assert_found(history, "grad_norm")
+    assert 0 < history.settings.pop("seconds") < 600
     assert history.settings == {"rl.beta": 0.04, "rl.group_size": 4, "steps": 120}
     assert len(history.samples) == 24
     assert history.samples[1].reward == 1.0
@@ -944,6 +947,59 @@ def test_settings_of_what_lies_beside_a_log(tmp_path, what):
     }
     (tmp_path / "checkpoint-9" / "trainer_state.json").write_text(json.dumps(state))
     assert read(tmp_path).settings == {"steps": STEPS, **BESIDE[what]["settings"]}
+
+
+class Runs:
+    """What would run if a pickle of it were opened as one."""
+
+    def __reduce__(self):
+        return os.mkdir, ("opened",)
+
+
+def test_options_that_were_pickled_are_read_and_never_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    trl = pytest.importorskip("trl")
+    torch = pytest.importorskip("torch")
+    options = trl.GRPOConfig(
+        output_dir="out",
+        bf16=False,
+        beta=0.04,
+        top_p=0.95,
+        generation_kwargs={"temperature": 0.7},
+        learning_rate=3e-6,
+    )
+    path = tmp_path / "training_args.bin"
+    torch.save(options, path)
+    wanted = {
+        "rl.beta": 0.04,
+        "sampling.top_p": 0.95,
+        "drawn.temperature": 0.7,
+        "rl.optimiser.learning_rate": 3e-6,
+        "correction": True,
+        "engine": False,
+    }
+    found = map_settings(read_pickled_options(path))
+    assert wanted.items() <= found.items()
+    options.hub_token = Runs()
+    torch.save(options, path)
+    assert wanted.items() <= map_settings(read_pickled_options(path)).items()
+    assert not (tmp_path / "opened").exists()
+
+
+def test_other_files_under_the_name_of_pickled_options(tmp_path):
+    path = tmp_path / "training_args.bin"
+    path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 6000\n")
+    assert read_pickled_options(path) == {}
+    own = b"\x80\x02}q\x00X\x01\x00\x00\x00aq\x01h\x00sb."  # a dictionary that holds itself
+    for data in (own, b"\x80\x02b.", b"\x80\x022.", b"", b"\x80\x02]" + b"2" * 9):
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("a/data.pkl", data)
+        with suppress(DataError):
+            assert read_pickled_options(path) in ({}, {"a": {}})
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a/data.pkl", bytes(2**24))
+    with pytest.raises(DataError):
+        read_pickled_options(path)
 
 
 def test_completions_of_verl_and_of_swift(tmp_path):

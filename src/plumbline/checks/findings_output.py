@@ -15,6 +15,7 @@ from plumbline.checks.check import (
     describe_missing_data,
     suggest_options,
 )
+from plumbline.checks.diagnosis.facts import measure_spent
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.outcome import measure_outcome
 from plumbline.errors import DataError
@@ -34,7 +35,9 @@ def render_stages(examined: Sequence[Examination[History]], *, verbose: bool) ->
     for one in examined:
         history = one.context
         if (came := measure_outcome(history)) is not None:
-            yield Text(came.summary, style="bold")
+            spent = measure_spent(history)
+            line = came.summary + (f"; {spent.summary}" if spent else "")
+            yield Text(line, style="bold")
         yield Text(
             f"{history.name} ({history.origin}): {history.logged_steps} logged steps up to "
             f"{history.last_step}, "
@@ -110,6 +113,7 @@ def findings_to_json(examined: Sequence[Examination[History]]) -> dict[str, Any]
                 "remarks": list(one.context.remarks),
                 "outcome": (came := measure_outcome(one.context))
                 and _replace_nonfinite(came.to_json()),
+                "spent": (spent := measure_spent(one.context)) and asdict(spent),
                 "findings": [finding_to_json(finding) for finding in one.findings],
                 "clear": list(one.clear),
                 "not_run": {name: list(needs) for name, needs in one.not_run.items()},

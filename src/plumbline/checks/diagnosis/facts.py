@@ -2,6 +2,7 @@
 scale."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,6 +129,87 @@ def equal_groups(samples: Sequence[Sample]) -> Series | None:
         return None
     steps = sorted(by_step)
     return Series(np.array(steps), np.array([np.mean(by_step[step]) for step in steps]))
+
+
+NO_GRADIENT = 1e-10
+LEAST_LOST = 1 / 60
+"""Hours that are worth a word."""
+ENDS = 2
+"""Steps at a rate of 0 that a warmup or a decay ends in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What of the steps, and of the time, taught something: RL learns from groups whose rewards
+    differ."""
+
+    steps: int
+    taught: float
+    """Share of the logged steps with a gradient; of the groups, where a row is of several steps."""
+    every: bool
+    """Whether rows are of single steps."""
+    hours: float | None
+    """What the logged steps took; None where no times are logged."""
+    lost: float | None
+    """Hours for groups without a gradient."""
+
+    @property
+    def summary(self) -> str:
+        """For the line that says what came of a stage."""
+        share = (
+            f"{round(self.taught * self.steps)} of {self.steps} steps had a gradient"
+            if self.every
+            else f"{self.taught:.0%} of the groups had a gradient"
+        )
+        if not self.hours or not self.lost or self.lost < LEAST_LOST:
+            return share
+        unit, size = ("hours", 1.0) if self.hours >= 1 else ("minutes", 60.0)
+        return f"{share}; {self.lost * size:.1f} of {self.hours * size:.1f} {unit} bought none"
+
+
+def measure_spent(history: History) -> Spent | None:
+    """The share of the steps that carried a gradient and the hours that bought none; None where
+    nothing says it.
+
+    A group without one has equal rewards, by the stored completions, the logged share, or the
+    spread within groups. A step has none where its gradient is 0 or no number, or its learning rate
+    is 0.
+    """
+    if history.kind != "rl":
+        return None
+    idle: dict[int, float] = {}
+    spread, gradient = history["reward_std"], history["grad_norm"]
+    # a mean over several steps hides those of them that are 0
+    known = Series(spread.steps, (np.abs(spread.values) < EQUAL).astype(float))
+    for shares in (
+        known if is_every_step(spread) else EMPTY,
+        history["frac_reward_zero_std"],
+        equal_groups(history.samples) or EMPTY,
+    ):
+        steps, values = shares.finite
+        idle |= dict(zip(steps.tolist(), np.clip(values, 0, 1).tolist(), strict=True))
+    rate = history["learning_rate"]
+    none = gradient.steps[~np.isfinite(gradient.values) | zero_mask(gradient, NO_GRADIENT)]
+    if is_every_step(gradient):
+        idle = (
+            dict.fromkeys(gradient.steps.tolist(), 0.0) | idle | dict.fromkeys(none.tolist(), 1.0)
+        )
+    still = rate.steps[rate.values == 0]
+    if len(still) > ENDS:
+        idle |= dict.fromkeys(set(still.tolist()) & set(idle), 1.0)
+    if not idle:
+        return None
+    steps, shares_ = np.array(sorted(idle)), np.array([idle[step] for step in sorted(idle)])
+    every = step_distance(steps) <= 1
+    hours, lost = None, None
+    seconds = history["step_time"]
+    if len(finite_values(seconds.values)):
+        times = np.interp(steps, *seconds.finite) * step_distance(steps)
+        hours, lost = float(times.sum()) / 3600, float(times @ shares_) / 3600
+    elif isinstance(total := history.settings.get("seconds"), int | float) and total > 0:
+        hours, lost = total / 3600, total / 3600 * float(shares_.mean())
+    taught = float((shares_ < 1).mean() if every else 1 - shares_.mean())
+    return Spent(len(steps), taught, every, hours, lost)
 
 
 def group_samples(samples: Iterable[Sample]) -> dict[tuple[int, str], list[Sample]]:

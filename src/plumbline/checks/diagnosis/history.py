@@ -158,6 +158,9 @@ class History(Context):
             return any(sample.gold for sample in self.samples)
         if need == "evaluated":
             return bool(self.evaluated)
+        if need == "filters":
+            some = ("sampling.top_", "sampling.min_p", "sampling.repetition_penalty", "drawn.")
+            return any(key.startswith(some) for key in self.settings)
         if need == "finals":
             return bool(self.finals)
         if need == "prompts":

@@ -35,6 +35,7 @@ from plumbline.checks.diagnosis.readers.rows import (
     list_columns,
     map_settings,
 )
+from plumbline.checks.diagnosis.readers.training_args import read_pickled_options
 from plumbline.config.overrides import read_yaml
 from plumbline.errors import DataError, RecipeError
 from plumbline.storage import SMALL, clear_read_errors, parse_json, read_text
@@ -94,6 +95,9 @@ def read_log(
     ]
     if total := [int(number) for number in planned if number is not None and 0 < number < FAR]:
         settings["steps"] = total[0]
+    took = [as_number(row.get(name)) for row in rows[-2:] for name in TABLE["seconds"]]
+    if known := [number for number in took if number is not None and number > 0]:
+        settings["seconds"] = known[-1]
     if kind == "sft":  # rewards of pairs are no rewards of samples
         series = {ours: values for ours, values in series.items() if not IS_REWARD.fullmatch(ours)}
         settings = {
@@ -210,6 +214,7 @@ _CONFIGS = (
     "configs/trainer.toml",
     "configs/orchestrator.toml",
     "adapter_config.json",
+    "training_args.bin",
 )
 """Where trainers write their configuration, and peft that of an adapter; what stands first
 counts."""
@@ -226,9 +231,12 @@ def config_beside(folder: Path) -> dict[str, Any]:
     config: dict[str, Any] = {}
     for file in [folder / name for name in _CONFIGS if (folder / name).is_file()]:
         try:
-            text = read_text(file, limit=SMALL)
             with clear_read_errors(file):
-                values = _parse_config(text, file)
+                values = (
+                    read_pickled_options(file)
+                    if file.suffix == ".bin"
+                    else _parse_config(read_text(file, limit=SMALL), file)
+                )
         except (DataError, RecipeError, ValueError) as error:
             raise DataError(
                 getattr(error, "cause", f"{file}: {error}"), "correct it, or move it away"

@@ -40,6 +40,7 @@ CHECKS: tuple[Check[History], ...] = (
     signal.find_mostly_noise,
     policy.find_kl,
     policy.find_gap,
+    policy.find_sampling_filters,
     steps.find_clip_idle,
     steps.find_clip_high,
     reward.find_reward_falls,

@@ -1,13 +1,15 @@
 """Where the policy goes: KL, sampler against scorer, entropy, weights that are random or stand
 still."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.facts import (
+    LONG,
     groups_differ_late,
     has_enough_rows,
     max_reward,
@@ -244,8 +246,10 @@ def find_gap(history: History) -> Iterator[Finding]:
 
     The mean gap now, and whether it widened; the KL divergence; then importance ratios.
     """
-    found = _find_wide_gap(history, "logprob_gap", SOME, LIMIT, LEAST) or _find_wide_gap(
-        history, "mismatch_kl", SOME_KL, LIMIT_KL, LEAST_KL
+    found = (
+        _find_cut_sampler(history)
+        or _find_wide_gap(history, "logprob_gap", SOME, LIMIT, LEAST)
+        or _find_wide_gap(history, "mismatch_kl", SOME_KL, LIMIT_KL, LEAST_KL)
     )
     yield from [found] if found is not None else _find_far_ratios(history)
 
@@ -288,11 +292,14 @@ def _keeps_entropy(history: History) -> bool:
     )
 
 
+FAR_OFF = 1.5
+
+
 def _find_far_ratios(history: History) -> Iterator[Finding]:
     """Ratios alone cannot tell another sampler from products over a whole answer; a logged
     difference can."""
     mean, highest = history["importance_ratio_mean"], history["importance_ratio_max"]
-    off = np.isfinite(mean.values) & ((mean.values > 1.5) | (mean.values < 0.67))
+    off = np.isfinite(mean.values) & ((mean.values > FAR_OFF) | (mean.values < 1 / FAR_OFF))
     far = len(highest) >= 5 and recent_median(highest) > 100
     in_mean = len(mean) >= 5 and bool(off[-WINDOW:].mean() > 0.5)
     if in_mean:
@@ -319,6 +326,97 @@ def _find_far_ratios(history: History) -> Iterator[Finding]:
             "far": far,
         },
         causes=("product-of-small",) if matches else ("other-sampler", "product"),
+    )
+
+
+OFF, STANDS = 0.03, 0.8
+"""From 1, of a mean ratio; and the share of the steps that it is on that side."""
+ONE_SIDED = (0.5, 2.0)
+"""How many times the mean difference of single tokens a mean ratio of tokens is off by, where a
+filter makes all of them. Of rounding it is next to none, and of whole answers far more."""
+
+
+def _find_cut_sampler(history: History) -> Finding | None:
+    """A mean ratio that stands off 1.
+
+    Over draws of the sampler q the mean of p / q is the share of p that q can draw, whatever the
+    temperature or the weights: below 1 where filters cut q, and above where what was recorded is
+    not what was drawn by.
+    """
+    ratio, gap = history["importance_ratio_mean"], recent_median(history["logprob_gap"])
+    values = ratio.finite[1]
+    if len(values) < LONG or has_filters(history):
+        return None
+    mean = float(np.median(values[-WINDOW:]))
+    aside = np.sign(mean - 1) * (values - 1) > OFF / 2
+    if not abs(mean - 1) > OFF or not 1 / FAR_OFF < mean < FAR_OFF or aside.mean() < STANDS:
+        return None
+    times = abs(np.log(mean)) / gap if gap > 0 else np.nan
+    if times > ONE_SIDED[1] or times < ONE_SIDED[0]:
+        return None
+    return Finding(
+        level="warning",
+        code="cut" if mean < 1 else "other-record",
+        since=int(ratio.finite[0][np.argmax(aside)]),
+        evidence={"ratio": mean, "logprob_gap": gap},
+        causes=("filters", *(("product",) if np.isnan(times) else ()))
+        if mean < 1
+        else ("raw-record",),
+    )
+
+
+def has_filters(history: History) -> bool:
+    """Whether the settings say that the sampler leaves out what the scorer counts."""
+    return history.origin != "plumbline" and bool(_read_filters(history.settings))
+
+
+def _read_filters(settings: Mapping[str, Any]) -> dict[str, float]:
+    """Options that leave some of the distribution out, or bend it, by their names."""
+    neutral = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
+    found = {}
+    for name, none in neutral.items():
+        value = settings.get(f"drawn.{name}", settings.get(f"sampling.{name}"))
+        if isinstance(value, int | float) and value > 0 and value != none:
+            found[name] = value
+    return found
+
+
+@rule("sampling-filters", needs=("filters",))
+def find_sampling_filters(history: History) -> Iterator[Finding]:
+    """Settings by which the sampler draws from another distribution than the loss scores.
+
+    An importance correction divides the whole distribution's probability by the filtered one's: a
+    token then weighs what share of the distribution the filter keeps (trl#6789).
+    """
+    settings = history.settings
+    if history.origin == "plumbline":
+        return
+    drawn, scored = settings.get("drawn.temperature"), settings.get("sampling.temperature", 1.0)
+    if isinstance(drawn, int | float) and drawn != scored:
+        figures = {"drawn": drawn, "scored": scored}
+        yield Finding(
+            "warning", "other-temperature", evidence=figures, causes=("options-override",)
+        )
+    if not (filters := _read_filters(settings)):
+        return
+    correction = settings.get("correction")
+    corrected = correction not in (None, False, "", "null", "none", -1) and settings.get(
+        "engine", True
+    )
+    listed = [f"{name} {value:g}" for name, value in filters.items()]
+    if not corrected:
+        yield Finding("note", "not-scored", evidence={"filters": listed})
+        return
+    ratio = recent_median(history["importance_ratio_mean"])
+    yield Finding(
+        level="warning",
+        code="biased-ratio",
+        evidence={
+            "filters": listed,
+            "ratio": None if np.isnan(ratio) else ratio,
+            "least": filters.get("top_p"),
+        },
+        causes=("filters",),
     )
 
 
