@@ -74,11 +74,14 @@ def find_gold_unpaid(history: History) -> Iterator[Finding]:
     share = len(lost) / len(right)
     # What a small model soon no longer writes was rejected all the same, unless it is a form that
     # is asked for.
-    asked = sum(map(_has_form, right)) > sum(map(_has_form, lost))
+    paid = {(one.prompt, one.text) for one in right if id(one) not in unpaid}
+    asked = any(_MARKUP.search(text) for _, text in paid)
     at_first = early >= GOLD_UNPAID_EARLY and not asked
     if len(lost) < GOLD_UNPAID_ENOUGH or (share < GOLD_UNPAID_SOME and not at_first):
         return
     learnt = late < GOLD_UNPAID_SOME
+    # No reader is so fickle.
+    lottery = sum((one.prompt, one.text) in paid for one in lost) > len(lost) / 2
     many = share >= GOLD_UNPAID_MANY and not learnt
     yield Finding(
         level="fatal" if many else "note" if learnt and not at_first else "warning",
@@ -96,41 +99,28 @@ def find_gold_unpaid(history: History) -> Iterator[Finding]:
         samples=tuple(
             dict.fromkeys(f"{_quote_end(one.text)} for gold {_quote_end(one.gold)}" for one in lost)
         )[:3],
-        causes=("order-lost",) if _earn_both(right, lost) else ("reader-rejects", "form-paid"),
+        causes=("order-lost",) if lottery else ("reader-rejects", "form-paid"),
     )
 
 
 def _find_rejected(right: Sequence[Sample], parts: Mapping[str, float]) -> tuple[list[Sample], str]:
     """Right answers that earn nothing in any part; or those that even the most lenient part
     rejects, of prompts of which it pays other answers, and its name."""
-    lost = [
-        one for one in right if all(_reward_or_nan(one, of) <= low for of, low in parts.items())
-    ]
+    lost = [one for one in right if all(read_reward(one, of) <= low for of, low in parts.items())]
     by_part = {}
     for name, low in parts.items():
-        paid = {one.prompt for one in right if _reward_or_nan(one, name) > low}
+        paid = {one.prompt for one in right if read_reward(one, name) > low}
         by_part[name] = [
-            one for one in right if one.prompt in paid and _reward_or_nan(one, name) <= low
+            one for one in right if one.prompt in paid and read_reward(one, name) <= low
         ]
     part = min(by_part, key=lambda name: len(by_part[name]))
-    several = len(parts) > 1 and len(by_part[part]) > len(lost)
-    return (by_part[part], part) if several else (lost, "")
-
-
-def _earn_both(right: Sequence[Sample], lost: Sequence[Sample]) -> bool:
-    """Whether most answers that earn nothing earned something as answers to the same prompt: no
-    reader is so fickle."""
-    unpaid = set(map(id, lost))
-    paid = {(one.prompt, one.text) for one in right if id(one) not in unpaid}
-    return sum((one.prompt, one.text) in paid for one in lost) > len(lost) / 2
+    return (by_part[part], part) if len(by_part[part]) > len(lost) else (lost, "")
 
 
 WRITINGS_ENOUGH, WRITINGS_SURE = 5, 0.05
 """Answers whose writing is rejected, and the share that they are of all that are paid in some
 writing."""
 _WORD = re.compile(r"[^\W\d_]+")
-_APART = re.compile(r"\d[.,:;]?\s+\d")
-"""Two numbers."""
 
 
 @rule("writing-unpaid", needs=("samples", "reward"), live=False)
@@ -171,7 +161,7 @@ def find_writing_unpaid(history: History) -> Iterator[Finding]:
 def _paid_in_full(samples: Sequence[Sample], name: str) -> list[bool]:
     """Whether each completion earned the most of a part; empty where there is something between
     the least and the most."""
-    values = np.array([_reward_or_nan(one, name) for one in samples])
+    values = np.array([read_reward(one, name) for one in samples])
     low, high = np.nanmin(values, initial=np.inf), np.nanmax(values, initial=-np.inf)
     near = np.minimum(values - low, high - values) <= 1e-6 * (high - low)
     return list(values > (low + high) / 2) if near.mean() > 0.95 and high > low else []
@@ -193,9 +183,8 @@ def _split_writings(
     known = [at for at, key in enumerate(keys) if key in right]
     rejected = [at for at in known if styles[at] not in good]
     rows = zip(keys, styles, strict=True)
-    return _Writings(
-        known, rejected, sum(style in good and key not in right for key, style in rows)
-    )
+    wrong = sum(style in good and key not in right for key, style in rows)
+    return _Writings(known, rejected, wrong)
 
 
 def _content_of(text: str) -> str:
@@ -204,10 +193,9 @@ def _content_of(text: str) -> str:
     text = text.strip()[-_LONG:].strip("`.*() \n")
     if _GROUPED.fullmatch(text):
         return re.sub(r"[.,]", "", text)
-    number = None if _APART.search(text) else _parse_number(text)
-    if number is not None:
-        return f"{number[0]:.12g}{number[1]}"
     apart = re.sub(r"(?<=\d)[\s.,:;]+(?=\d)", "|", text.casefold())  # a list
+    if not (" " in text and "|" in apart) and (number := _parse_number(text)) is not None:
+        return f"{number[0]:.12g}{number[1]}"
     return re.sub(r"[\s.,:;!?_\"'`“”‘’]+", "", apart)
 
 
@@ -225,11 +213,9 @@ def _find_shuffled_rewards(right: Sequence[Sample], wrong: Sequence[Sample]) -> 
         (right, [one for one in wrong if one.gold.strip() not in one.text])
     ):
         for one in some:
-            groups.setdefault((one.step, one.prompt), ([], []))[place].append(
-                _reward_or_nan(one, "")
-            )
+            groups.setdefault((one.step, one.prompt), ([], []))[place].append(read_reward(one, ""))
     gaps = [np.mean(good) - np.mean(bad) for good, bad in groups.values() if good and bad]
-    earned = np.array([_reward_or_nan(one, "") for one in right])
+    earned = np.array([read_reward(one, "") for one in right])
     if len(gaps) < DEALT_ENOUGH or not np.isfinite(gaps).all() or not np.isfinite(earned).all():
         return
     surely, least = (
@@ -266,12 +252,10 @@ def _parts_paying_right_answers(
     names = sorted({name for one in right for name in one.parts}) or [""]
     found: dict[str, float] = {}
     for name in names:
-        values = [
-            value for one in (*right, *wrong) if np.isfinite(value := _reward_or_nan(one, name))
-        ]
+        values = [value for one in (*right, *wrong) if np.isfinite(value := read_reward(one, name))]
         low, high = min(values, default=0.0), max(values, default=0.0)
         paid, others = (
-            float(np.mean([_reward_or_nan(one, name) > (low + high) / 2 for one in some]))
+            float(np.mean([read_reward(one, name) > (low + high) / 2 for one in some]))
             if some
             else 0.0
             for some in (right, wrong)
@@ -281,14 +265,10 @@ def _parts_paying_right_answers(
     return found
 
 
-def _reward_or_nan(one: Sample, name: str) -> float:
+def read_reward(one: Sample, name: str) -> float:
     """Of a part, or of the whole; what is not known is NaN, which is not below anything."""
     value = one.parts.get(name) if name else one.reward
     return float("nan") if value is None else value
-
-
-def _has_form(one: Sample) -> bool:
-    return bool(_MARKUP.search(one.text))
 
 
 def _quote_end(text: str) -> str:

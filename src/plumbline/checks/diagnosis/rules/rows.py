@@ -4,6 +4,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from statistics import mode
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.history import History, Sample
 from plumbline.checks.diagnosis.rule import rule
+from plumbline.checks.diagnosis.rules.gold import read_reward
 
 ENOUGH = 160
 """Completions: each half of their steps teaches what is paid, and the other half is asked."""
@@ -37,7 +39,7 @@ def find_reward_rows(history: History) -> Iterator[Finding]:
     rows = [one for step in steps for one in step]
     names = sorted({name for one in rows for name in one.parts}) or [""]
     for name in names if len(rows) >= ENOUGH else ():
-        values = [[_value(one, name) for one in step] for step in steps]
+        values = [[read_reward(one, name) for one in step] for step in steps]
         paid = np.concatenate([np.array(of) - np.mean(of) for of in values])
         if not np.isfinite(paid).all() or paid.std() < 1e-9:
             continue
@@ -51,18 +53,13 @@ def find_reward_rows(history: History) -> Iterator[Finding]:
             yield Finding("warning", "unrelated", evidence=evidence, about=name, causes=causes)
 
 
-def _value(one: Sample, name: str) -> float:
-    value = one.parts.get(name) if name else one.reward
-    return float("nan") if value is None else value
-
-
 def _whole_steps(samples: Sequence[Sample]) -> list[list[Sample]]:
     """The completions of each step in their stored order, of steps that have as many as most."""
     by_step: dict[int, list[Sample]] = {}
     for one in samples:
         by_step.setdefault(one.step, []).append(one)
-    usual = Counter(map(len, by_step.values())).most_common(1)
-    steps = [step for step in by_step.values() if len(step) == usual[0][0] > 3]
+    usual = mode(map(len, by_step.values()))
+    steps = [step for step in by_step.values() if len(step) == usual > 3]
     return steps[:: -(-len(samples) // LOOKED_AT)]
 
 
@@ -72,8 +69,7 @@ def _find_shift(
     """How well the own texts predict rewards, how well those of other rows do, and how many rows
     these are away; None unless the others do for sure."""
     count = len(steps[0])
-    groups = Counter(max(Counter(one.prompt for one in step).values()) for step in steps)
-    size = groups.most_common(1)[0][0]
+    size = mode(max(Counter(one.prompt for one in step).values()) for step in steps)
     texts = np.array([_count_signs(one.text) for step in steps for one in step])
     keys = [(one.prompt, one.text) for step in steps for one in step]
     places = np.arange(len(paid)).reshape(len(steps), count)
@@ -82,11 +78,11 @@ def _find_shift(
     for by in dict.fromkeys((0, 1, -1, size, -size)):
         if abs(by) < count:
             earned = paid[np.roll(places, by, 1).ravel()]
-            by_signs, by_equals = np.zeros(len(paid)), np.zeros(len(paid))
+            predicted = np.zeros((2, len(paid)))
             for taught in (even, ~even):
-                by_signs[~taught] = _predict_by_signs(texts, earned, taught)
-                by_equals[~taught] = _predict_by_equals(keys, earned, taught)
-            fits[by] = max(_correlate(by_signs, earned), _correlate(by_equals, earned))
+                predicted[0, ~taught] = _predict_by_signs(texts, earned, taught)
+                predicted[1, ~taught] = _predict_by_equals(keys, earned, taught)
+            fits[by] = max(_correlate(one, earned) for one in predicted)
     best = max(fits, key=lambda by: fits[by])
     sure = (fits[best] - max(fits[0], 0.0)) * len(paid) ** 0.5
     if fits[best] < FITS or fits[best] < 2 * fits[0] or sure < SURE:
@@ -139,15 +135,13 @@ def _spread_of_equals(
     many pairs; None unless it is nearly all of it."""
     equals: list[float] = []
     others: list[float] = []
-    at = 0
-    for step in steps:
+    for step, values in zip(steps, paid.reshape(len(steps), -1), strict=True):
         by_key: dict[tuple[str, str], list[float]] = {}
-        for one, value in zip(step, paid[at : at + len(step)], strict=True):
-            by_key.setdefault((one.prompt, one.text), []).append(float(value))
-        same = [np.array(values) for values in by_key.values() if len(values) > 1]
-        equals += [float(np.var(values, ddof=1)) for values in same for _ in values[1:]]
-        others += [float(np.var(paid[at : at + len(step)], ddof=1))] if same else []
-        at += len(step)
+        for one, value in zip(step, values.tolist(), strict=True):
+            by_key.setdefault((one.prompt, one.text), []).append(value)
+        same = [some for some in by_key.values() if len(some) > 1]
+        equals += [float(np.var(some, ddof=1)) for some in same for _ in some[1:]]
+        others += [float(values.var(ddof=1))] if same else []
     if len(equals) < PAIRS or not (usual := float(np.mean(others))):
         return None
     share = float(np.mean(equals)) / usual
