@@ -38,6 +38,7 @@ def test_what_is_read_as_the_gold_answer(text, gold):
     [
         ("43", "42"),
         ("", "42"),
+        ("42 is what I tried, and it is wrong", "42"),
         ("4,5", "45"),
         ("between 42 and 43", "42"),
         ('{"a": 1}', '{"a": 2}'),
@@ -209,3 +210,73 @@ def test_right_answers_that_earn_no_more_than_others(pays, said):
         place = int(one.text) if pays == "the right one" else int(one.text) + one.step
         samples.append(replace(one, reward=float(pays == "all" or place % 4 == 2), gold="2"))
     assert notes(stored(samples)).get("gold-unpaid") == said
+
+
+WRITINGS = ("{}", "{}.", "`{}`", "{}.0", "{:,}")
+
+
+def written(paid, *, parts=None):
+    """Answers of numbers in several writings, half of them right, without a gold answer."""
+    samples = drawn(
+        lambda place, n, copy: WRITINGS[(n + copy) % 5].format(1000 + n % 4 + (copy % 2) * 7),
+        lambda n: f"the question {n % 4}",
+        reward=lambda *_: 0.0,
+    )
+    told = [
+        replace(one, reward=paid(one), parts={name: of(one) for name, of in (parts or {}).items()})
+        for one in samples
+    ]
+    return {name for name in without(stored(told)) if name in {"writing-unpaid", "gold-unpaid"}}
+
+
+def is_meant(one):
+    return float(one.text.strip("`.").removesuffix(".0").replace(",", "") == f"100{one.prompt[-1]}")
+
+
+def is_plain(one):
+    return float(one.text.isdigit())
+
+
+@pytest.mark.parametrize(
+    ("paid", "parts", "found"),
+    [
+        (lambda one: is_meant(one) * is_plain(one), None, {"writing-unpaid"}),
+        (lambda one: is_meant(one) * ("`" not in one.text), None, {"writing-unpaid"}),
+        (is_meant, None, set()),
+        (is_plain, None, set()),
+        (lambda one: 2.0, {"right": lambda one: is_meant(one) * is_plain(one)}, {"writing-unpaid"}),
+        (
+            lambda one: 1.0,
+            {"exact": lambda one: is_meant(one) * is_plain(one), "right": is_meant},
+            set(),
+        ),
+        (lambda one: 1.0, {"right": is_meant, "form": is_plain}, set()),
+    ],
+)
+def test_one_answer_in_another_writing(paid, parts, found):
+    assert written(paid, parts=parts) == found
+
+
+@pytest.mark.parametrize("made", ["{0}+{1}*2", "{0}, {1}", "({0}+{1})*2", "x = {0}"])
+def test_another_sign_or_another_list_is_another_answer(made):
+    others = made, made.replace("+", "-").replace("=", "<"), made.replace(", ", "."), made
+
+    def text(n, copy):
+        return others[copy].format(n % 9 + copy // 3, n % 7)
+
+    samples = drawn(lambda place, n, copy: text(n, copy), lambda n: f"the question {n % 63}")
+    told = [
+        replace(one, reward=float(one.text == text(int(one.prompt.split()[-1]), 0)))
+        for one in samples
+    ]
+    assert "writing-unpaid" not in without(stored(told))
+
+
+@pytest.mark.parametrize(("fenced", "level"), [(32, "warning"), (0, None)])
+def test_a_writing_that_is_soon_given_up_was_rejected_all_the_same(fenced, level):
+    def text(n, copy):
+        if copy == 3:
+            return f"{n + 1}.5"
+        return f"`{n}.5`" if n < fenced and copy else f"{n}.5"
+
+    assert asked(text, strict) == ({"gold-unpaid": level} if level else {})

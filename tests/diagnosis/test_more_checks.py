@@ -1372,6 +1372,8 @@ def in_parts(weight, *, name="form", noise=0.02, fall=0.4, level=0.5):
         (-0.3, {"name": "value", "noise": 0.1}, {"parts-oppose": "warning"}),
         (0.0, {"name": "value", "noise": 0.1}, {"parts-oppose": "warning"}),
         (-0.5, {"name": "hints"}, {"parts-oppose": "note"}),
+        (-0.5, {"name": "vowels"}, {"parts-oppose": "warning"}),
+        (-0.5, {"name": "vowels", "fall": 0.1}, {"parts-oppose": "note"}),
         # A charge that grows, and one below 0 that a weight below 0 pays.
         (-0.3, {"name": "repeats", "fall": -0.4}, {"parts-oppose": "warning"}),
         (-0.3, {"name": "tokens", "fall": -0.4}, {"parts-oppose": "note"}),
@@ -1499,7 +1501,8 @@ def mostly_by_kind(n):
         (by_kind, None, {"data-order": "warning"}),
         (mostly_by_kind, None, {"data-order": "note"}),
         (mostly_by_kind, lambda v, p: v - 0.4 * (p > 0.167), {"data-order": "warning"}),
-        (lambda n: f"sum {'1' * (n // 8)} {'x' * (n // 8)}", None, {"data-order": "note"}),
+        (lambda n: f"sum {'1' * (n // 8)} {'x' * (n // 8)}", None, {"data-order": "warning"}),
+        (lambda n: f"sum {'x' * (n if n % 8 else 320 - n)}", None, {"data-order": "note"}),
         (lambda n: by_kind(n * 97 % 320), None, {}),
         (lambda n: f"sum {'x' * (n * 97 % 320)}", None, {}),
         (lambda n: f"question {n}", None, {}),

@@ -438,7 +438,7 @@ def _read_figures(
             for inner, one in value.items() if paid or name.lower() == "metrics" else ():
                 if (number := _read_figure(one)) is None:
                     continue
-                if paid and str(inner).lower() in _NAMES["total"]:
+                if paid and inner not in parts and str(inner).lower() in _NAMES["total"]:
                     total = number
                 elif paid or inner in parts:
                     values[str(inner)] = number

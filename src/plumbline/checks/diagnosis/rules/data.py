@@ -157,19 +157,13 @@ def find_repeated_prompts(history: History) -> Iterator[Finding]:
     """
     by_step = _prompts_by_step(history)
     draws = Counter(prompt for prompts in by_step.values() for prompt in prompts)
-    total, epochs = sum(draws.values()), history["epoch"].values
+    total, epochs = sum(draws.values()), history["epoch"].finite[1][-1:].tolist()
     if 1 < len(draws) < FEW and total >= OFTEN * len(draws) and _has_all_samples(history):
         yield _few_prompts_finding(history, len(draws), total // len(draws))
         return
     several = len(history.names("task/")) > 1  # each of several tasks has epochs of its own
-    if (
-        total >= ENOUGH
-        and len(epochs)
-        and np.isfinite(epochs[-1])
-        and epochs[-1] > 0
-        and not several
-    ):
-        allowed = ceil(round(float(epochs[-1]), 3))
+    if total >= ENOUGH and (epochs or len(draws) >= FEW) and epochs != [0.0] and not several:
+        allowed = ceil(round(epochs[0], 3)) if epochs else 1
         # Not all trainers mean the same by an epoch; then all prompts come about equally often.
         usual = min(int(np.percentile(list(draws.values()), 10)), ANOTHER * allowed) + 1
         often = allowed if len(draws) < FEW else max(allowed, usual)
@@ -181,7 +175,7 @@ def find_repeated_prompts(history: History) -> Iterator[Finding]:
                 evidence={
                     "draws": total,
                     "different": len(draws),
-                    "epochs": float(epochs[-1]),
+                    "epochs": epochs[0] if epochs else None,
                     "again": again,
                     "often": often,
                 },
@@ -310,6 +304,8 @@ APART = 0.5
 LENGTHS = 0.6
 """Spearman's correlation of a prompt's length with its place: of 40 shuffled prompts one in 10,000
 has as much."""
+BY_LENGTH = 0.8
+"""Of it, over which short and long prompts hardly mix."""
 SHUFFLES, LOOKED_AT = 200, 4000
 """Random orders, none of which may explain as much, and the most prompts that are looked at."""
 _TAG = re.compile(r"<[^>\s]{1,40}>|\[/?INST\]")
@@ -360,7 +356,9 @@ def _sorted_finding(
 ) -> Finding:
     """Prompts in the order of their kinds [n], or of their lengths where there are none."""
     return Finding(
-        level="warning" if jumps or (kinds is not None and share > APART) else "note",
+        level="warning"
+        if jumps or abs(share) > (BY_LENGTH if kinds is None else APART)
+        else "note",
         code="sorted-by-length" if kinds is None else "sorted-by-kind",
         since=jumps[0] if jumps else None,
         evidence={

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from itertools import compress
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,8 @@ GOLD_UNPAID_SOME, GOLD_UNPAID_MANY = 0.05, 0.2
 """Share of the right answers that earn nothing; the limits of `parser`."""
 GOLD_UNPAID_ENOUGH = 5
 """Right answers that earn nothing."""
+GOLD_UNPAID_FIRST, GOLD_UNPAID_EARLY = 25, 0.1
+"""The first right answers, and the share of them that earn nothing."""
 PAID_WRONG = 0.05
 """Share of the wrong answers that a part may pay, and still be one of rightness: a gold answer has
 more than one form that no reading here knows."""
@@ -31,6 +34,12 @@ _TAGGED = re.compile(r"<answer>(.{0,1000}?)</answer>", re.DOTALL | re.IGNORECASE
 _SAID = re.compile(
     r"\b(?:answer|resposta)(?: is| é|:| :)+ ?(.{1,400})$", re.IGNORECASE | re.MULTILINE
 )
+_FENCED = re.compile(r"(`{1,3})(?:[a-z]{1,12}\n)?\s*([^`]{1,1000}?)\s*\1")
+_IS = re.compile(r"(?:\bis|\bé|\bare|[=:])\s+(\S.{0,100})$", re.IGNORECASE)
+_NUMBER = re.compile(r"[-+]?\d(?:[\d.,]*\d)?")
+_GROUPED = re.compile(r"[-+]?\d{1,3}(?:[.,]\d{3})+")
+_MARKUP = re.compile(r"</?\w{1,20}>|\\boxed")
+"""Of a form that an answer may be asked for in."""
 _UNIT = re.compile(r"(.*\d) ?([a-zµ°²³/]{1,12})", re.IGNORECASE)
 
 
@@ -53,32 +62,147 @@ def find_gold_unpaid(history: History) -> Iterator[Finding]:
     if not parts:
         yield from _find_shuffled_rewards(right, wrong)
         return
-    lost = [
-        one for one in right if all(_reward_or_nan(one, name) <= low for name, low in parts.items())
-    ]
-    share = len(lost) / len(right)
-    if len(lost) < GOLD_UNPAID_ENOUGH or share < GOLD_UNPAID_SOME:
-        return
-    late = right[-max(GOLD_UNPAID_ENOUGH, len(right) // 3) :]
+    lost, part = _find_rejected(right, parts)
     unpaid = set(map(id, lost))
-    still = sum(id(one) in unpaid for one in late) / len(late)
-    learnt = still < GOLD_UNPAID_SOME  # a form that is asked for, and is kept by now
+    early, late = (
+        sum(id(one) in unpaid for one in some) / len(some)
+        for some in (
+            right[: max(GOLD_UNPAID_FIRST, len(right) // 10)],
+            right[-max(GOLD_UNPAID_ENOUGH, len(right) // 3) :],
+        )
+    )
+    share = len(lost) / len(right)
+    # What a small model soon no longer writes was rejected all the same, unless it is a form that
+    # is asked for.
+    paid = {(one.prompt, one.text) for one in right if id(one) not in unpaid}
+    asked = any(_MARKUP.search(text) for _, text in paid)
+    at_first = early >= GOLD_UNPAID_EARLY and not asked
+    if len(lost) < GOLD_UNPAID_ENOUGH or (share < GOLD_UNPAID_SOME and not at_first):
+        return
+    learnt = late < GOLD_UNPAID_SOME
+    # No reader is so fickle.
+    lottery = sum((one.prompt, one.text) in paid for one in lost) > len(lost) / 2
+    many = share >= GOLD_UNPAID_MANY and not learnt
     yield Finding(
-        level="note" if learnt else "fatal" if share >= GOLD_UNPAID_MANY else "warning",
+        level="fatal" if many else "note" if learnt and not at_first else "warning",
         code="unpaid",
         since=lost[0].step,
         evidence={
             "right": len(right),
             "earn nothing": len(lost),
             "share": round(share, 3),
-            "of the last": still,
+            "of the first": round(early, 3),
+            "of the last": late,
             "learnt": learnt,
         },
+        about=part,
         samples=tuple(
             dict.fromkeys(f"{_quote_end(one.text)} for gold {_quote_end(one.gold)}" for one in lost)
         )[:3],
-        causes=("reader-rejects", "form-paid"),
+        causes=("order-lost",) if lottery else ("reader-rejects", "form-paid"),
     )
+
+
+def _find_rejected(right: Sequence[Sample], parts: Mapping[str, float]) -> tuple[list[Sample], str]:
+    """Right answers that earn nothing in any part; or those that even the most lenient part
+    rejects, of prompts of which it pays other answers, and its name."""
+    lost = [one for one in right if all(read_reward(one, of) <= low for of, low in parts.items())]
+    by_part = {}
+    for name, low in parts.items():
+        paid = {one.prompt for one in right if read_reward(one, name) > low}
+        by_part[name] = [
+            one for one in right if one.prompt in paid and read_reward(one, name) <= low
+        ]
+    part = min(by_part, key=lambda name: len(by_part[name]))
+    return (by_part[part], part) if len(by_part[part]) > len(lost) else (lost, "")
+
+
+WRITINGS_ENOUGH, WRITINGS_SURE = 5, 0.05
+"""Answers whose writing is rejected, and the share that they are of all that are paid in some
+writing."""
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+@rule("writing-unpaid", needs=("samples", "reward"), live=False)
+def find_writing_unpaid(history: History) -> Iterator[Finding]:
+    """Answers to one prompt that differ in case, blanks, punctuation or the writing of a number
+    alone, of which one earns everything and the other nothing; no gold answer is needed.
+
+    Of the parts that are all or nothing, and pay answers of one writing or not, as what they say
+    is right: a part that pays the writing alone is asked for.
+    """
+    if history.has("golds"):
+        return
+    samples = history.samples[:: -(-len(history.samples) // GOLD_UNPAID_LOOKED_AT) or 1]
+    names = sorted({name for one in samples for name in one.parts}) or [""]
+    styles = [_style_of(one.text) for one in samples]
+    keys = [(one.prompt, _content_of(one.text)) for one in samples]
+    paid = {name: _paid_in_full(samples, name) for name in names}
+    parts = {name: _split_writings(keys, styles, of) for name, of in paid.items()}
+    parts = {name: one for name, one in parts.items() if one.wrong >= WRITINGS_ENOUGH}
+    # What one part rejects another may pay that rejects nothing.
+    lenient = [paid[name] for name, one in parts.items() if len(one.rejected) < WRITINGS_ENOUGH]
+    for name, (known, rejected, _) in parts.items():
+        lost = [at for at in rejected if not any(of[at] for of in lenient)]
+        first = known[: max(GOLD_UNPAID_FIRST, len(known) // 10)]
+        early = len(set(first) & set(lost)) >= GOLD_UNPAID_EARLY * len(first)
+        if len(lost) < WRITINGS_ENOUGH or (len(lost) < WRITINGS_SURE * len(known) and not early):
+            continue
+        yield Finding(
+            level="warning",
+            since=samples[lost[0]].step,
+            evidence={"answers": len(lost), "of": len(known)},
+            samples=tuple(dict.fromkeys(_quote_end(samples[at].text) for at in lost))[:3],
+            about=name,
+            causes=("reader-rejects", "form-paid"),
+        )
+
+
+def _paid_in_full(samples: Sequence[Sample], name: str) -> list[bool]:
+    """Whether each completion earned the most of a part; empty where there is something between
+    the least and the most."""
+    values = np.array([read_reward(one, name) for one in samples])
+    low, high = np.nanmin(values, initial=np.inf), np.nanmax(values, initial=-np.inf)
+    near = np.minimum(values - low, high - values) <= 1e-6 * (high - low)
+    return list(values > (low + high) / 2) if near.mean() > 0.95 and high > low else []
+
+
+class _Writings(NamedTuple):
+    known: list[int]
+    """Places of answers that are paid in some writing."""
+    rejected: list[int]
+    """Of these such whose own writing is never paid."""
+    wrong: int
+    """Answers in a writing that is paid, which say what never is."""
+
+
+def _split_writings(
+    keys: Sequence[tuple[str, str]], styles: Sequence[str], paid: Sequence[bool]
+) -> _Writings:
+    right, good = set(compress(keys, paid)), set(compress(styles, paid))
+    known = [at for at, key in enumerate(keys) if key in right]
+    rejected = [at for at in known if styles[at] not in good]
+    rows = zip(keys, styles, strict=True)
+    wrong = sum(style in good and key not in right for key, style in rows)
+    return _Writings(known, rejected, wrong)
+
+
+def _content_of(text: str) -> str:
+    """A text without case, blanks, quotes, stops and what surrounds it; of a number its value.
+    Signs of sums and what stands between two numbers say something."""
+    text = text.strip()[-_LONG:].strip("`.*() \n")
+    if _GROUPED.fullmatch(text):
+        return re.sub(r"[.,]", "", text)
+    apart = re.sub(r"(?<=\d)[\s.,:;]+(?=\d)", "|", text.casefold())  # a list
+    if not (" " in text and "|" in apart) and (number := _parse_number(text)) is not None:
+        return f"{number[0]:.12g}{number[1]}"
+    return re.sub(r"[\s.,:;!?_\"'`“”‘’]+", "", apart)
+
+
+def _style_of(text: str) -> str:
+    """How a text is written: its words and digits as one sign each."""
+    words = _WORD.sub(lambda word: "a" if word[0].islower() else "A", text.strip()[-_LONG:])
+    return re.sub(r"\d+", "9", words)
 
 
 def _find_shuffled_rewards(right: Sequence[Sample], wrong: Sequence[Sample]) -> Iterator[Finding]:
@@ -89,11 +213,9 @@ def _find_shuffled_rewards(right: Sequence[Sample], wrong: Sequence[Sample]) -> 
         (right, [one for one in wrong if one.gold.strip() not in one.text])
     ):
         for one in some:
-            groups.setdefault((one.step, one.prompt), ([], []))[place].append(
-                _reward_or_nan(one, "")
-            )
+            groups.setdefault((one.step, one.prompt), ([], []))[place].append(read_reward(one, ""))
     gaps = [np.mean(good) - np.mean(bad) for good, bad in groups.values() if good and bad]
-    earned = np.array([_reward_or_nan(one, "") for one in right])
+    earned = np.array([read_reward(one, "") for one in right])
     if len(gaps) < DEALT_ENOUGH or not np.isfinite(gaps).all() or not np.isfinite(earned).all():
         return
     surely, least = (
@@ -130,12 +252,10 @@ def _parts_paying_right_answers(
     names = sorted({name for one in right for name in one.parts}) or [""]
     found: dict[str, float] = {}
     for name in names:
-        values = [
-            value for one in (*right, *wrong) if np.isfinite(value := _reward_or_nan(one, name))
-        ]
+        values = [value for one in (*right, *wrong) if np.isfinite(value := read_reward(one, name))]
         low, high = min(values, default=0.0), max(values, default=0.0)
         paid, others = (
-            float(np.mean([_reward_or_nan(one, name) > (low + high) / 2 for one in some]))
+            float(np.mean([read_reward(one, name) > (low + high) / 2 for one in some]))
             if some
             else 0.0
             for some in (right, wrong)
@@ -145,7 +265,7 @@ def _parts_paying_right_answers(
     return found
 
 
-def _reward_or_nan(one: Sample, name: str) -> float:
+def read_reward(one: Sample, name: str) -> float:
     """Of a part, or of the whole; what is not known is NaN, which is not below anything."""
     value = one.parts.get(name) if name else one.reward
     return float("nan") if value is None else value
@@ -160,6 +280,12 @@ def is_right(text: str, gold: str) -> bool:
     gold = gold.strip()
     wanted = {_normalise_text(one) for one in (gold, *_BOXED.findall(gold))} - {""}
     value, number = _parse_json(gold), _parse_number(gold)
+    only = _NUMBER.findall(text[-_LONG:])
+    ends = text.rstrip(" \n.`*$\"'").endswith(tuple(only))
+    if number is not None and not number[1] and len(only) == 1 and ends:
+        plain = re.sub(r"[.,]", "", only[0]) if _GROUPED.fullmatch(only[0]) else ""
+        if plain == gold or _are_equal_numbers(number, _parse_number(only[0])):
+            return True
     return any(
         _normalise_text(one) in wanted
         or (number is not None and _are_equal_numbers(number, _parse_number(one)))
@@ -169,13 +295,14 @@ def is_right(text: str, gold: str) -> bool:
 
 
 def _extract_answers(text: str) -> list[str]:
-    """What may be meant by a completion: the whole of it, or what stands in a box, in a tag or
-    after a phrase."""
+    """What may be meant by a completion: the whole of it, or what stands in a box, in a tag, in a
+    fence or after a phrase."""
     text = text.strip()[-_LONG:]
     lines = "\n".join(" ".join(line.split()) for line in text.split("\n"))
     marked = [
-        found[-1] for pattern in (_BOXED, _TAGGED, _SAID) if (found := pattern.findall(lines))
+        found[-1] for pattern in (_BOXED, _TAGGED, _SAID, _IS) if (found := pattern.findall(lines))
     ]
+    marked += [inner for _, inner in _FENCED.findall(text)][-1:]
     return [text, *marked, *(box[-1] for one in marked if (box := _BOXED.findall(one)))]
 
 

@@ -119,7 +119,8 @@ WANTED = re.compile(
 """Beginnings of words in the names of parts that nobody charges on purpose."""
 MEASURED = re.compile(
     r"penal|error|fail|not_|no_|bad|wrong|cost|len|token|word|char|repe|dup|gram|overlong|verbos|time|latenc|entrop|"
-    r"toxi|refus|halluc|hack|cheat|loop|kl|divers|uniq|novel",
+    r"toxi|refus|halluc|hack|cheat|loop|kl|divers|uniq|novel|hint|violat|invalid|unsafe|harm|filler|hedg|spam|noise|"
+    r"redund|excess|loss|distance|forbid",
     re.IGNORECASE,
 )
 """What is charged on purpose, or is only measured: its fall is no loss."""
@@ -197,21 +198,19 @@ def _find_unpaid_part(history: History, name: str, weight: float) -> Iterator[Fi
     if down is None:
         return
     first, last = -down.first, -down.last
-    lost = first - last > max(
-        PARTS_OPPOSE_LEAST * max_magnitude(values), PARTS_OPPOSE_LARGE * abs(first)
+    lost = first - last
+    fell = lost > PARTS_OPPOSE_LEAST * max_magnitude(values) and (
+        down.better or sure < -PARTS_OPPOSE_SURE
     )
-    fell = lost and (down.better or sure < -PARTS_OPPOSE_SURE)
-    wrong = weight < 0 <= values.min() and bool(WANTED.search(name)) and not MEASURED.search(name)
+    measured = bool(MEASURED.search(name))
+    wrong = weight < 0 <= values.min() and bool(WANTED.search(name)) and not measured
     if not (fell and reward_rises(history)) and not wrong:
         return
     # A charge that is logged as a number below 0 is paid under a weight below 0.
-    meant = (
-        (weight == 0 or first >= 0)
-        if MEASURED.search(name)
-        else weight < 0 and not WANTED.search(name)
-    )
+    meant = measured and (weight == 0 or first >= 0)
+    large = wrong or lost > PARTS_OPPOSE_LARGE * abs(first)
     yield Finding(
-        level="note" if meant else "warning",
+        level="warning" if large and not meant else "note",
         code="charged" if weight else "dropped",
         evidence={
             "change": round(last - first, 4),
