@@ -66,10 +66,6 @@ def _sorted(found: Iterable[Finding]) -> list[Finding]:
     return sorted(found, key=lambda one: ORDER.index(one[1]))
 
 
-def _rewards(rows: Iterable[Row]) -> list[float]:
-    return [row["reward"] for row in rows if _number(row["reward"])]
-
-
 def _repetition(texts: list[str]) -> float:
     """Share of the runs of four words that came before in their text."""
     shares = []
@@ -274,24 +270,22 @@ def ask_rlprobe(told: Told) -> list[Finding] | None:
 
 
 def ask_rlwatch(told: Told) -> list[Finding] | None:
-    """Its detectors a call a step, as `log_step` makes them; the first alert of each level."""
-    import numpy as np
+    """Its detectors a call a step with what its callback for TRL finds; the first alert of each
+    level."""
     from rlwatch.config import RLWatchConfig
     from rlwatch.detectors import DetectorSuite
 
     if told.kind != "rl":
         return None
-    suite, completions = DetectorSuite(RLWatchConfig()), told.completions()
+    suite = DetectorSuite(RLWatchConfig())
     found = dict[tuple[str, str], Finding]()
     for row in told.rows:
-        rewards = _rewards(completions.get(row["step"], ())) if "reward" in row else []
         alerts = suite.check_step(
             row["step"],
             entropy=row.get("entropy"),
             kl_divergence=row.get("kl"),
             reward_mean=row.get("reward"),
             reward_std=row.get("reward_std"),
-            rewards=np.array(rewards) if rewards else None,
             advantage_std=row.get("adv_std"),
             loss=row.get("loss"),
             grad_norm=row.get("grad_norm"),

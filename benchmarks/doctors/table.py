@@ -65,6 +65,8 @@ def list_words(tool: str, kind: str) -> Sequence[str]:
         if name in known:
             return list(known[name])
     starred = [one for one in known if one.endswith("*") and kind.startswith(one[:-1])]
+    if not starred:
+        raise KeyError(f"tools.yaml has no words for {kind} of {tool}")
     return list(known[max(starred, key=len)])
 
 
