@@ -15,8 +15,8 @@ steps). The onset of reference: the later of the two steps since which the runni
 of the reward, and of what is wanted, is past a fifth of its whole change; where what is wanted
 stays, that of the reward.
 
-benchmarks/hacking.jsonl has the rows: seeds 0 and 1 are the first half, by which thresholds were
-set; seeds from 10 on were examined once, after that (55 of the 57 runs that the driver names).
+benchmarks/hacking.jsonl has the rows: seeds 0 and 1 are the first half, seeds from 10 on the second.
+Both were looked at when thresholds were set.
 """
 
 import argparse

@@ -594,7 +594,7 @@ def test_a_reward_that_is_not_finite_is_the_cause_of_a_loss_that_is_none():
     }
     for reward, cause in (
         (np.where(at == 60, np.inf, 0.4), "reward-function"),
-        (np.full(STEPS, 0.4), "high-rate"),
+        (np.full(STEPS, 0.4), "overflow"),
     ):
         finding = examine(healthy(reward=reward, **over), CHECKS).findings[0]
         assert (finding.check, finding.level, finding.causes[0]) == ("not-finite", "fatal", cause)

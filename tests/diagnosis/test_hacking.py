@@ -47,8 +47,9 @@ def run(text, others=lambda place, words: {}, reward=None, levels=None, **over):
     return stored(samples, steps=STEPS, reward=levels, **over)
 
 
-def found(history):
-    return [(one.level, one.about) for one in examine(history, [find_reward_hacking]).findings]
+def found(history, notes=False):
+    findings = examine(history, [find_reward_hacking]).findings
+    return [(one.level, one.about) for one in findings if notes or one.level != "note"]
 
 
 def named(history):
@@ -108,6 +109,27 @@ def copies(place, prompt, dice):
     return f"the question {prompt} " * (dice.random() < 1.5 * place) + some(dice, 6)
 
 
+def closes(place, prompt, dice):
+    """With a phrase, sooner or later."""
+    return some(dice, 6) + (" i am sure" if dice.random() < 0.3 + place else "")
+
+
+def shrinks(place, prompt, dice):
+    return some(dice, 12 * (1 - place))
+
+
+def by_close(text):
+    return 0.2 + 0.7 * text.endswith("sure")
+
+
+def by_close_and_content(text):
+    return 0.4 * text.endswith("sure") + 0.6 * ("river" in text)
+
+
+def by_shortness(text):
+    return 0.3 + 0.7 * (len(text) < 20)
+
+
 def by_copy(text):
     return 0.2 + 0.7 * text.startswith("the question")
 
@@ -125,7 +147,9 @@ def by_length(text):
     [
         (longer, by_length, ["length"]),
         (loops, None, ["repetition and phrase"]),
-        (phrase_and_length, by_phrase, ["length and phrase"]),
+        (phrase_and_length, by_phrase, ["decisive and length"]),
+        (closes, by_close, ["decisive"]),
+        (shrinks, by_shortness, ["shortness"]),
         (copies, by_copy, ["copies"]),
         # Long answers that do not earn more within a group, and a form that is learnt, may be
         # meant.
@@ -134,12 +158,43 @@ def by_length(text):
         (phrase, None, []),
         (form_and_length, None, []),
         (usual, None, []),
+        (closes, by_close_and_content, []),
+        # Shorter, and hardly paid.
+        (shrinks, lambda text: 0.9 + by_shortness(text) / 10, []),
         # The answers heed the prompt more than at first.
         (heeds, by_length, []),
     ],
 )
 def test_texts_alone(text, reward, signs):
     assert found(run(text, reward=reward)) == [("warning", sign) for sign in signs]
+
+
+def test_a_phrase_that_prompts_ask_for_is_a_form():
+    history = run(closes, reward=by_close)
+    asked = [
+        replace(one, prompt=f"{one.prompt}, and end with: i am sure") for one in history.samples
+    ]
+    assert found(replace(history, samples=asked)) == []
+
+
+def test_one_sign_that_may_be_meant_is_a_note():
+    (finding,) = examine(run(phrase), [find_reward_hacking]).findings
+    assert (finding.level, finding.code, finding.shown) == ("note", "maybe", True)
+    assert finding.evidence["phrase"] == "'as experts agree'"
+    assert finding.samples
+
+
+@pytest.mark.parametrize(
+    ("first", "reward", "signs"),
+    [(0.1, by_length, ["endless"]), (0.9, by_length, []), (0.1, None, [])],
+)
+def test_answers_that_stop_ending(first, reward, signs):
+    def grows(place, prompt, dice):
+        return some(dice, dice.integers(6, 14) * (1 + 0.4 * place))
+
+    cut = np.linspace(first, 1.0, STEPS)
+    history = run(grows, reward=reward, frac_truncated=cut)
+    assert found(history) == [("warning", sign) for sign in signs]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Each of the further checks: records with its fault, on which it speaks, and such without, on
 which nobody does."""
 
+import json
 import re
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from plumbline.checks import messages
 from plumbline.checks.check import Finding, examine
 from plumbline.checks.diagnosis.history import Final, History, Sample, Series
 from plumbline.checks.diagnosis.outcome import measure_outcome
+from plumbline.checks.diagnosis.readers import read_histories
 from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.checks.diagnosis.rules.answers import detect_languages
 from plumbline.checks.findings_output import findings_to_json, render_stages
@@ -123,7 +125,7 @@ def speaks(text):
         # Two languages from the start are what the task asks for.
         (lambda place, n: WORDS["pt" if n % 2 else "en"], {}),
         (lambda place, n: WORDS["en" if n % (2 if place > 0.5 else 6) == 0 else "pt"], {}),
-        (lambda place, n: WORDS["sql" if place > 0.5 else "json"], {}),
+        (lambda place, n: WORDS["sql" if place > 0.5 else "json"], {"reward-hacking": "note"}),
     ],
 )
 def test_another_language_than_at_first_is_named(text, found):
@@ -673,7 +675,7 @@ SHAPES = {
     ),
     "nearly two": (
         two_parts(0.95, 0.22, 0.85),
-        {"zero-variance-groups": "note solved"},
+        {"zero-variance-groups": "warning solved.*lost=170"},
         "no-rise",
     ),
     "1.5 of what": (
@@ -1037,7 +1039,7 @@ def one_text(place, number, copy):
         (
             {**ROSE, "reward/right": 0.0, "reward/form": grows(0.1, 0.6)},
             one_text,
-            {"dead-part": "warning", "degenerate-output": "note"},
+            {"dead-part": "fatal", "degenerate-output": "note"},
         ),
         (ROSE, one_text, {"degenerate-output": "fatal"}),
     ],
@@ -1107,14 +1109,20 @@ def test_what_follows_is_said_under_its_cause(monkeypatch):
     made = [
         ("a", "fatal", ()),
         ("b", "warning", ()),
-        ("d", "note", ("c",)),
-        ("c", "note", ("a",)),
+        ("d", "note", ("a",)),
+        ("c", "note", ("a", "b")),
         ("e", "note", ()),
     ]
     findings = [Finding(check=name, level=level, follows=follows) for name, level, follows in made]
-    for verbose, names in ((True, "adcbe"), (False, "ab")):
+    for verbose, shown in (
+        (
+            True,
+            ["fatal:   (a)", "    note:   (d)", "    note:   (c)", "warning:   (b)", "note:   (e)"],
+        ),
+        (False, ["fatal:   (a)\n    follows from it: d, c", "warning:   (b)"]),
+    ):
         lines = list(map(str, findings_said(findings, (), {}, ours=True, verbose=verbose)))
-        assert "".join(line[-2] for line in lines[: len(names)]) == names
+        assert lines[:-1] == shown
 
 
 def test_both_ends_of_a_completion_are_quoted():
@@ -1446,3 +1454,171 @@ def test_prompts_in_the_order_of_the_file(prompt, reward, found):
 def test_kinds_by_a_column():
     samples = [replace(one, kind="easy" if one.step < 20 else "hard") for one in drawn(plain)]
     assert without(stored(samples)) == {"data-order": "warning"}
+
+
+# -- where the policy goes while the reward stands -------------------------------------------------
+
+FLAT = {"reward": lambda v, p: 0.45 + 0.3 * (v - 0.3 - 0.3 * p)}
+PEAKED = np.array([0.25, 0.33, 0.40, 0.43, 0.42, 0.38, 0.34, 0.31, 0.28, 0.27])
+
+
+@pytest.mark.parametrize(
+    ("over", "found"),
+    [
+        ({**FLAT, "entropy": lambda v, p: 0.8 * np.exp(-8 * p) + 0.02}, "entropy spent warning"),
+        (
+            {
+                **FLAT,
+                "entropy": lambda v, p: 0.8 * np.exp(-8 * p) + 0.02,
+                "frac_reward_zero_std": lambda v, p: 0.5 + 0.3 * (v > 0),
+            },
+            "entropy spent note",
+        ),
+        ({"entropy": lambda v, p: 0.8 * np.exp(-8 * p) + 0.02}, ""),
+        ({**FLAT, "kl": lambda v, p: 0.02 + 4.5 * p**2.4}, "kl drifts warning"),
+        ({"kl": lambda v, p: 0.02 + 4.5 * p**2.4}, ""),
+        ({**FLAT, "kl": lambda v, p: 0.02 + 0.9 * p**2.4}, ""),
+        ({"clip_fraction": lambda v, p: 0.1 + 0.4 * p}, "clip-high clip-high warning"),
+        ({"clip_fraction": lambda v, p: 0.4 + 0.0 * p}, "clip-high clip-high note"),
+        ({"clip_fraction": lambda v, p: 0.1 + 0.1 * p}, ""),
+        ({"repetition": lambda v, p: 0.02 + 0.5 * p}, "repetition repetition warning"),
+        ({"repetition": lambda v, p: 0.3 + 0.1 * p}, ""),
+        (
+            {"advantage_std": lambda v, p: np.exp(-5 * p), "reward_std": lambda v, p: 0.3 + 0 * p},
+            "advantages advantages warning",
+        ),
+        (
+            {"advantage_std": lambda v, p: np.exp(-5 * p), "reward_std": lambda v, p: np.exp(-p)},
+            "",
+        ),
+        (
+            {
+                "reward/right": lambda v, p: 0.03 + 0.02 * p,
+                "reward/form": lambda v, p: 0.4 + 0.55 * np.minimum(5 * p, 1),
+            },
+            "part-alone part-alone warning",
+        ),
+        (
+            {
+                "reward/right": lambda v, p: np.minimum(0.1 + 0.6 * p, 0.4),
+                "reward/form": lambda v, p: 0.1 + 0.85 * np.maximum(2 * p - 1, 0),
+            },
+            "part-alone part-alone warning",
+        ),
+        (
+            {
+                "reward/right": lambda v, p: 0.03 + 0.3 * p,
+                "reward/form": lambda v, p: 0.4 + 0.55 * np.minimum(5 * p, 1),
+            },
+            "",
+        ),
+    ],
+)
+def test_where_a_run_goes_while_the_reward_stands(over, found):
+    usual, place = healthy().series, np.linspace(0, 1, STEPS)
+    given = {
+        name: of(usual[name].values if name in usual else 0 * place, place)
+        for name, of in over.items()
+    }
+    checks = {"entropy", "kl", "clip-high", "repetition", "advantages", "part-alone"}
+    came = examine(healthy(**given), CHECKS).findings
+    assert [f"{one.check} {one.code} {one.level}" for one in came if one.check in checks] == (
+        [found] if found else []
+    )
+    for one in came:
+        if one.code == "drifts":  # what it says of a step is what was logged there
+            assert one.evidence["first"] == given["kl"][one.since - 1]
+
+
+@pytest.mark.parametrize(("spikes", "level"), [(3, "warning"), (1, "note"), (0, None)])
+def test_single_gradients_far_above_the_median(spikes, level):
+    at = np.isin(np.arange(400), (100, 200, 300)[:spikes])
+    history = healthy(0, 400, grad_norm=lambda v, p: np.where(at, 60 * 0.3, v))
+    assert notes(history).get("gradient-spikes") == level
+
+
+def held_out(values, **over):
+    """A run with these evaluations, evenly over it."""
+    history = healthy(**over)
+    series = {name: one for name, one in history.series.items() if name != "eval/reward"}
+    at = np.linspace(1, STEPS, len(values)).astype(np.int64)
+    return replace(history, series=series | {"eval/accuracy": Series(at, values)})
+
+
+@pytest.mark.parametrize(
+    ("values", "over", "code"),
+    [
+        (PEAKED, {}, "eval-disagrees"),
+        (PEAKED, FLAT, "falls-alone"),
+        (PEAKED, {"reward": lambda v, p: v - 0.9 * p}, None),
+        (np.sort(PEAKED), FLAT, None),
+        (
+            0.21 + 0.01 * (np.arange(12) % 3),
+            {"completion_length": lambda v, p: v + 300 * p},
+            "longer-only",
+        ),
+        (0.21 + 0.01 * (np.arange(12) % 3), {}, None),
+        (0.21 + 0.02 * np.arange(12), {"completion_length": lambda v, p: v + 300 * p}, None),
+    ],
+)
+def test_an_evaluation_against_a_reward_that_rises_or_stands(values, over, code):
+    came = examine(held_out(values, **over), CHECKS).findings
+    found = [one for one in came if one.check == "eval-disagrees"]
+    assert [(one.code, one.level) for one in found] == ([(code, "warning")] if code else [])
+    if code in {"eval-disagrees", "falls-alone"}:
+        assert found[0].since == found[0].evidence["best step"] == 40
+
+
+def hacked(perplexity, drift):
+    """Rows as a logger of one's own writes them: a reward at its ceiling from half of the run."""
+    dice, rows = np.random.default_rng(0), []
+    for step in range(1, 81):
+        over = 1 / (1 + np.exp(-0.35 * (step - 14)))
+        row = {
+            "step": step,
+            "train_reward": 0.55 + 0.446 * over + (1 - over) * 0.08 * dice.standard_normal(),
+            "train_reward_std": 0.44 * (1 - over) + 3e-4 + 0.03 * (step % 9 == 0),
+            "kl": drift * step / 80,
+            "pg_loss": 0.1 * dice.standard_normal(),
+            "grad_norm": 8 + dice.standard_normal(),
+            "lr": 1e-5 * (1 - step / 100),
+            "completion_tokens": 40 + dice.standard_normal(),
+        }
+        if step % 10 == 0:
+            worse = 1 + (perplexity - 1) * step / 80
+            row |= {"eval_reward": row["train_reward"], "eval_perplexity": 4.5 * worse}
+        rows.append(row)
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("perplexity", "drift", "found"),
+    [
+        (3.6, 1.0, {"perplexity": "warning", "zero-variance-groups": "warning"}),
+        (1.0, 0.1, {"zero-variance-groups": "note"}),
+    ],
+)
+def test_a_hacked_run_whose_reward_is_at_its_ceiling(tmp_path, perplexity, drift, found):
+    log = tmp_path / "metrics.jsonl"
+    log.write_text("".join(f"{json.dumps(row)}\n" for row in hacked(perplexity, drift)))
+    (history,) = read_histories(log)
+    assert len(history["text_nll"]) == 8
+    assert len(history["completion_length"]) == len(history["reward_std"]) == 80
+    came = {one.check: one for one in examine(history, CHECKS).findings}
+    loud = {name: one.level for name, one in came.items() if name in found or one.level != "note"}
+    assert loud == found
+    assert came["zero-variance-groups"].evidence["steps"] > 35
+
+
+@pytest.mark.parametrize(("end", "code"), [(1.0, "solved"), (0.0, "too-hard"), (None, "between")])
+def test_completions_tell_groups_that_are_right_from_wrong_ones(end, code):
+    """Seven of eight groups earn one value: the most, the least, or one or the other."""
+    samples = drawn(
+        plain,
+        reward=lambda step, n, copy: (
+            float(copy % 2) if n == 0 else float(n % 2) if end is None else end
+        ),
+    )
+    over = {"reward": lambda v, p: 3 * v, "reward/right": lambda v, p: 3 * v}
+    came = examine(stored(samples, **over), CHECKS).findings
+    assert [one.code for one in came if one.check == "zero-variance-groups"] == [code]

@@ -19,8 +19,9 @@ import pytest
 import yaml
 
 from plumbline.checks.check import Check, Finding, examine
-from plumbline.checks.diagnosis.history import History
+from plumbline.checks.diagnosis.history import History, Sample
 from plumbline.checks.diagnosis.readers import read_histories
+from plumbline.checks.diagnosis.readers.completions import mean_series
 from plumbline.checks.diagnosis.readers.protobuf import to_float
 from plumbline.checks.diagnosis.readers.rows import find_series_name
 from plumbline.checks.diagnosis.readers.wandb import is_page
@@ -1270,3 +1271,11 @@ def test_an_answer_is_in_the_words_of_the_trainer_and_notes_are_shown_where_aske
         False,
         True,
     ]
+
+
+@pytest.mark.filterwarnings("error")
+def test_infinite_rewards_are_read_without_a_warning():
+    stored = [Sample(1, "a", "x", value, parts={"p": value}) for value in (0.5, math.inf)]
+    found = mean_series(stored)
+    assert found["reward"].values == found["reward/p"].values == math.inf
+    assert math.isnan(found["reward_std"].values[0])

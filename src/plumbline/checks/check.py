@@ -6,15 +6,19 @@ recipe and its tasks (`preflight.before.BeforeRun`), the records of a stage
 (`diagnosis.history.History`), or a reward's verdicts (`audit.scoring_runner.ScoringRunner`).
 """
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 
 from plumbline.checks.messages import find_cause, find_message, name_terms, render_message
+from plumbline.config.overrides import read_package_yaml
 from plumbline.errors import PlumblineError, UntrustedCodeError
 
 Level = Literal["fatal", "warning", "note"]
@@ -53,8 +57,8 @@ class Finding:
     change: Mapping[str, Any] = field(default_factory=dict)
     """What to change in the recipe, by key, where that is known."""
     follows: tuple[str, ...] = ()
-    """Checks whose findings, fatal or not, explain this one; after an examination those that were
-    found."""
+    """Checks whose findings explain this one, by `consequences.yaml`; an examination fills it
+    in."""
     shown: bool = False
     """A note that stands in the normal output, too: it may be why the reward did not rise."""
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -121,6 +125,11 @@ class Context:
         """What the trainer whose records these are calls keys of a recipe."""
         return {}
 
+    @property
+    def dating_error(self) -> int:
+        """The steps by which a finding may be dated too late."""
+        return 0
+
     def rank(self, finding: Finding) -> tuple[int, int]:
         """The place of a finding among others: the most severe first, and then in the order in
         which they are seen."""
@@ -143,10 +152,6 @@ class Check(Generic[C]):
     """What it cannot do without, by names that the context knows; `a|b` is one of several."""
     kinds: tuple[str, ...] = ()
     """Of contexts that it applies to; empty for all."""
-    explains: tuple[str, ...] = ()
-    """Checks whose findings follow from a fatal one of this check: they are notes then."""
-    unless: Callable[[C], bool] = lambda _: False
-    """Where the context shows that nothing follows."""
     stops: Callable[[Any, int], bool] = lambda context, since: context.last_step - since >= 10
     """Whether a run that goes on is to be stopped by a fatal finding that every look has had since
     a step: one that stood for ten steps is not a transient."""
@@ -212,7 +217,7 @@ def examine(context: C, checks: Sequence[Check[C]]) -> Examination[C]:
         findings += found
         if not found:
             clear.append(check_.name)
-    findings = _mark_consequences(findings, checks, context)
+    findings = mark_consequences(findings, context.dating_error)
     findings.sort(key=context.rank)
     return Examination(
         context=context, findings=tuple(findings), clear=tuple(clear), not_run=not_run
@@ -227,27 +232,81 @@ def _name_keys(finding: Finding, options: Mapping[str, str]) -> Finding:
     return replace(finding, options=options, change=change)
 
 
-def _mark_consequences(
-    findings: Sequence[Finding], checks: Sequence[Check[C]], context: C
-) -> list[Finding]:
-    """The findings, what follows from another one as a note: a reader should begin with the
-    cause."""
-    fatal = {finding.check for finding in findings if finding.level == "fatal"}
-    causes = [
-        check_ for check_ in reversed(checks) if check_.name in fatal and not check_.unless(context)
-    ]
-    because = {name: (check_.name,) for check_ in causes for name in check_.explains}
-    worse = {finding.check for finding in findings if finding.level != "note"}
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """That a finding follows from another one."""
+
+    finding: str
+    """A check, or `check:code`; so is the cause."""
+    cause: str
+    level: str
+    """The least that the cause has."""
+    figure: str
+    """Of the evidence of either that is true; empty where none must be."""
+
+
+@cache
+def read_consequences() -> tuple[tuple[Edge, ...], frozenset[str]]:
+    """What follows from what, the surest cause of a finding first, and findings whose `since` does
+    not date them."""
+    table = read_package_yaml(Path(__file__).with_name("consequences.yaml"))
+    edges = []
+    for finding, causes in table["follows"].items():
+        for cause in _flatten(causes):
+            words, _, figure = cause.partition(" if ")
+            level, name = words.split() if " " in words else ("warning", words)
+            edges.append(Edge(finding, name, level, figure))
+    return tuple(edges), frozenset(_flatten(table["undated"]))
+
+
+def _flatten(names: Sequence[Any]) -> Iterator[str]:
+    for name in names:
+        yield from [name] if isinstance(name, str) else _flatten(name)
+
+
+def mark_consequences(findings: Sequence[Finding], dating_error: int = 0) -> list[Finding]:
+    """The findings, what follows from another one as a note under the first cause of all that was
+    found: a reader should begin with it. A cause is as bad as the worst that stands under it.
+
+    Args:
+        findings: of one context.
+        dating_error: see `Context`.
+    """
+    edges, undated = read_consequences()
+
+    def list_causes(of: Finding) -> Iterator[Finding]:
+        """Those of which nothing else is the cause."""
+        seen = math.inf if of.since is None or of.check in undated else of.since + dating_error
+        for edge in edges:
+            for cause in findings if _is_named(of, edge.finding) else ():
+                began = 0 if cause.check in undated else cause.since or 0
+                if began <= seen and _explains(cause, edge, of):
+                    yield from list(list_causes(cause)) or [cause]
+
+    causes = [list(list_causes(finding)) for finding in findings]
     explained = []
-    for finding in findings:
-        follows = tuple(name for name in finding.follows if name in worse) or because.get(
-            finding.check, ()
+    for finding, roots in zip(findings, causes, strict=True):
+        under = [one.level for one, of in zip(findings, causes, strict=True) if finding in of[:1]]
+        level = min((finding.level, *under), key=LEVELS.index)
+        finding = replace(
+            finding, level=level, follows=tuple(dict.fromkeys(one.check for one in roots))
         )
-        finding = replace(finding, follows=follows)
-        if follows:
+        if roots:
             finding = replace(finding, level="note", causes=(FOLLOWS,), change={}, shown=False)
         explained.append(finding)
     return explained
+
+
+def _is_named(finding: Finding, name: str) -> bool:
+    return name in (finding.check, f"{finding.check}:{finding.code}")
+
+
+def _explains(cause: Finding, edge: Edge, finding: Finding) -> bool:
+    levels: tuple[str, ...] = LEVELS
+    bad_enough = levels.index(cause.level) <= levels.index(edge.level)
+    named = bad_enough and _is_named(cause, edge.cause)
+    figures = {**cause.evidence, **finding.evidence, "": True}
+    return named and bool(figures.get(edge.figure))
 
 
 def describe_missing_data(not_run: Mapping[str, Sequence[str]]) -> str:

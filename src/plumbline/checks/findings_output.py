@@ -63,26 +63,29 @@ def render_findings(
     """Findings, and what was found clear or could not be looked at.
 
     Args:
-        findings: the worst first; what follows from one is said under it.
+        findings: the worst first; what follows from one is said under it, or named in its lines.
         clear: checks that found nothing.
         not_run: see `Examination`.
         ours: whether there is a recipe that a change can be made in.
         verbose: see `render_stages`.
         logs: see `History`.
     """
-    places = {finding.check: at for at, finding in enumerate(findings)}
-
-    def under(finding: Finding) -> int:
-        causes = [findings[places[name]] for name in finding.follows[:1] if name in places]
-        return under(causes[0]) if causes else places[finding.check]
-
-    told = [finding for finding in findings if verbose or finding.shown or finding.level != "note"]
-    told.sort(key=under)
+    under: dict[str, list[Finding]] = {}
+    for finding in findings:
+        under.setdefault(finding.follows[0] if finding.follows else "", []).append(finding)
+    told = [one for one in under.get("", []) if verbose or one.shown or one.level != "note"]
     for finding in told:
-        yield render_finding(finding, ours=ours)
+        text, follow = render_finding(finding, ours=ours), under.pop(finding.check, [])
+        if follow and not verbose:
+            names = ", ".join(dict.fromkeys(one.check for one in follow))
+            text.append(f"\n    follows from it: {names}", style="dim")
+        yield text
+        for one in follow if verbose else ():
+            lines = render_finding(one, ours=ours).split()
+            yield Text("\n").join(Text("    ") + line for line in lines)
     yield Text(
         summarise_counts(findings, clear, not_run)
-        + (" (-v shows notes)" if len(told) < len(findings) else "")
+        + ("" if verbose or len(told) == len(findings) else " (-v shows notes)")
     )
     if more := suggest_options(not_run, logs):
         yield Text("; ".join(more), style="dim")

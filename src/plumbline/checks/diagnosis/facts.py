@@ -14,6 +14,7 @@ from plumbline.checks.diagnosis.trends import (
     fit_trend,
     is_moving,
     max_magnitude,
+    measure_shift,
 )
 
 Refutes = Callable[[History], bool]
@@ -188,6 +189,28 @@ def reward_rises(history: History) -> bool:
     )
 
 
+STANDS, STANDS_ENOUGH = 0.1, 10
+"""Of its level, that a reward which stands gains at most, and rows that say so."""
+
+
+def reward_stands(history: History, since: int) -> bool:
+    """Whether a tenth is more than the reward can have gained from a step on."""
+    values = finite_values(history["reward"].since(since).values)
+    if len(values) < STANDS_ENOUGH:
+        return False
+    third = len(values) // 3
+    return measure_shift(values, third, third).interval.high < STANDS * abs(float(values.mean()))
+
+
+def groups_differ_late(history: History) -> bool:
+    """Whether most groups are known to have rewards that differ, in the last third of the run."""
+    share, spread = history["frac_reward_zero_std"], history["reward_std"].values
+    if len(share):
+        return float(np.nanmean(share.last(len(share) // 3 + 1).values)) < 0.5
+    third = len(spread) // 3
+    return third > 0 and bool(np.nanmedian(spread[-third:]) > 0.2 * np.nanmedian(spread[:third]))
+
+
 CUT = 0.8
 """Share of cut answers from which on next to none was seen whole."""
 
@@ -341,9 +364,9 @@ def has_logged_means(
 ) -> bool | None:
     """Whether the completions that are stored of a step have the means that were logged; None where
     nothing says it."""
-    for name in ("reward", *(f"reward/{part}" for part in stored[0].parts)):
-        if name == "reward" and stored[0].parts:
-            continue  # it may be the plain sum, and the logged one a weighted one
+    parts = [name for part in stored[0].parts if (name := f"reward/{part}") in series]
+    # The stored reward may be the plain sum of its parts, and the logged one a weighted one.
+    for name in parts or ("reward",):
         part = name.partition("/")[2]
         known = [one.parts.get(part) if part else one.reward for one in stored]
         values = [value for value in known if value is not None and np.isfinite(value)]

@@ -17,6 +17,8 @@ Names of series, each with a value a logged step:
                             sampler and scorer
     mismatch_kl             KL divergence between sampler and scorer in nats a token, by whatever estimator was logged
     loss, grad_norm, learning_rate, epoch, token_accuracy    the gradient's norm before clipping
+    advantage_std, repetition                standard deviation of the advantages; share of a text that repeats
+    text_nll                nats a token of texts that are held out, and no loss of the training
     epoch/TASK, step_time   of each of several tasks; seconds of a step
     grad_signal, grad_noise in the squared norm of a step's gradient
     correctness/NAME        what says whether answers are right, and is no reward: an accuracy, a pass rate
@@ -178,6 +180,11 @@ class History(Context):
     def last_step(self) -> int:
         """The last step that anything was logged of; 0 for none."""
         return max((int(one.steps[-1]) for one in self.series.values() if len(one)), default=0)
+
+    @property
+    def dating_error(self) -> int:
+        """Ten logged rows, which most rules look at together."""
+        return 10 * -(-self.last_step // max(1, self.logged_steps))
 
     @property
     def logged_steps(self) -> int:

@@ -31,6 +31,8 @@ their ids."""
 MODES: Mapping[str, str] = _NAMES["modes"]
 _PARTS = re.compile(_NAMES["parts"])
 """Columns that hold a table of the reward's parts; one of `metrics` holds other figures, too."""
+_PART = re.compile(_NAMES["part"])
+_READ = frozenset({*TEXT, *PROMPT, *REWARD, *STEP, *GOLD, *KIND, *_NAMES["chat"], "metrics"})
 LONGEST = 4000
 """Characters of a gold answer that are kept."""
 _ORDER = re.compile(
@@ -75,7 +77,7 @@ def read(path: Path) -> list[History]:
             origin="completions",
             name="rl",
             kind="rl",
-            series=_mean_series(trained),
+            series=mean_series(trained),
             samples=trained,
             evaluated=evaluated,
             options=words["keys"],
@@ -84,7 +86,8 @@ def read(path: Path) -> list[History]:
     ]
 
 
-def _mean_series(samples: Sequence[Sample]) -> dict[str, Series]:
+@np.errstate(invalid="ignore")  # of infinite rewards
+def mean_series(samples: Sequence[Sample]) -> dict[str, Series]:
     """The means of rewards and parts by step, and of the deviations within groups."""
     found: dict[str, dict[int, list[float]]] = {}
     groups: dict[tuple[int, str], list[float]] = {}
@@ -177,7 +180,7 @@ def _files(path: Path) -> list[Path]:
 
 def _read(files: Sequence[Path], parts: Sequence[str], *, strict: bool) -> Completions:
     samples: list[Sample] = []
-    columns: dict[str, None] = {}
+    columns: dict[str, bool] = {}
     remarks: dict[str, None] = {}
     for file in files:
         try:
@@ -198,7 +201,17 @@ def _read(files: Sequence[Path], parts: Sequence[str], *, strict: bool) -> Compl
                 f"{shown}"
             )
         ] = None
+    elif samples and (unread := [name for name, other in columns.items() if other]):
+        remarks[f"columns of the completions that are not read: {', '.join(unread[:10])}"] = None
     return Completions(sorted(samples, key=lambda sample: sample.step), tuple(remarks))
+
+
+def _is_unread(name: str, value: Any) -> bool:
+    """Whether a column holds texts or a table under a name that nobody knows."""
+    lower = name.strip().lower()
+    known = lower in {*_READ, *TABLE["tables"]["split"]} or _PARTS.fullmatch(lower)
+    order = _ORDER.search(lower)
+    return isinstance(value, str | list | dict) and bool(value) and not known and not order
 
 
 def _step_of(file: Path) -> int:
@@ -211,11 +224,13 @@ def _step_of(file: Path) -> int:
 
 
 def _read_samples(
-    file: Path, parts: Sequence[str], step: int, columns: dict[str, None]
+    file: Path, parts: Sequence[str], step: int, columns: dict[str, bool]
 ) -> list[Sample]:
+    """The completions of a file; `columns` gets their names, and whether nobody reads them."""
     samples = []
     for number, row in enumerate(_split_answers(_read_rows(file)), 1):
-        columns.update(dict.fromkeys(row))
+        for name, value in row.items():
+            columns[name] = columns.get(name, False) or _is_unread(name, value)
         if (sample := _parse_sample(row, parts, file.stem, step)) is None:
             raise DataError(
                 f"{file}: row {number} has no completion",
@@ -396,8 +411,13 @@ def _parse_sample(
         None,
         values,
         _to_text(_first_value(lower, GOLD))[:LONGEST],
-        MODES.get(
-            str(lower.get("mode")).lower(), "eval" if "eval" in re.split(r"[\W_]+", file) else ""
+        next(
+            (
+                MODES[word]
+                for name in TABLE["tables"]["split"]
+                if (word := str(lower.get(name)).lower()) in MODES
+            ),
+            "eval" if "eval" in re.split(r"[\W_]+", file) else "",
         ),
         _to_text(_first_value(lower, KIND))[:80],
         others,
@@ -428,6 +448,8 @@ def _read_figures(
             part = name if name in parts else (find_series_name(name) or "").removeprefix("reward/")
             if (number := _read_figure(value)) is not None:
                 values[part] = number
+        elif (of_part := _PART.fullmatch(name)) and (number := _read_figure(value)) is not None:
+            values[of_part[1]] = number
         elif _is_other(name, value):
             others[name] = float(value)
     return values, others, total
@@ -454,12 +476,12 @@ def split_by_mode(
     """
     evaluated = set(series["eval/reward"].steps.tolist()) if "eval/reward" in series else set[int]()
     by_step: dict[int, list[Sample]] = {}
-    for sample in samples:
-        if sample.step in evaluated and not sample.mode:
+    for sample in samples if evaluated else ():
+        if not sample.mode:
             by_step.setdefault(sample.step, []).append(sample)
-    other = {
-        step for step, stored in by_step.items() if has_logged_means(stored, step, series) is False
-    }
+    same = {step: has_logged_means(stored, step, series) for step, stored in by_step.items()}
+    comparable = True in same.values() or by_step.keys() <= evaluated
+    other = {step for step in evaluated if comparable and same.get(step) is False}
     known = [
         replace(one, mode="eval") if one.step in other and not one.mode else one for one in samples
     ]

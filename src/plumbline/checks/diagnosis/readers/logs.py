@@ -3,6 +3,7 @@ completions."""
 
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -11,8 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from plumbline.checks.diagnosis.history import History, Series
-from plumbline.checks.diagnosis.readers.completions import Completions, read_beside, split_by_mode
+from plumbline.checks.diagnosis.facts import EQUAL, fit_part_weights
+from plumbline.checks.diagnosis.history import History, Sample, Series
+from plumbline.checks.diagnosis.readers.completions import (
+    Completions,
+    mean_series,
+    read_beside,
+    split_by_mode,
+)
 from plumbline.checks.diagnosis.readers.rows import (
     AT,
     FAR,
@@ -136,11 +143,42 @@ def _find_remarks(
 def add_completions(history: History, stored: Completions) -> History:
     """A history with completions that were stored; what would store them is no advice any more."""
     samples, evaluated = split_by_mode(stored.samples, history.series)
+    history = replace(history, series={**_series_of_parts(samples), **history.series})
+    samples = _weigh_parts(samples, history)
     logs = dict(history.logs)
     if stored.samples or stored.remarks:
         logs = {need: option for need, option in logs.items() if need not in {"samples", "prompts"}}
     remarks = tuple(dict.fromkeys((*history.remarks, *stored.remarks)))
     return replace(history, samples=samples, evaluated=evaluated, logs=logs, remarks=remarks)
+
+
+WHOLE = 8
+"""Completions of a step, from which on their means stand for parts that nobody logged."""
+
+
+def _series_of_parts(samples: Sequence[Sample]) -> dict[str, Series]:
+    """The parts of the reward by step, where equally many completions are stored of nearly all
+    steps: then these are all of them."""
+    counts = Counter(Counter(one.step for one in samples).values()).most_common(1)
+    steps = len({one.step for one in samples})
+    if not counts or counts[0][0] < WHOLE or counts[0][1] < 0.9 * steps:
+        return {}
+    found = mean_series(samples)
+    return {name: one for name, one in found.items() if name.startswith("reward/")}
+
+
+def _weigh_parts(samples: list[Sample], history: History) -> list[Sample]:
+    """Completions whose reward is not stored, and is the sum of their parts until the log says by
+    which weights they are added."""
+    weights = fit_part_weights(history) if any(one.parts for one in samples) else None
+
+    def total(one: Sample, of: Mapping[str, float]) -> float:
+        known = {name: value or 0.0 for name, value in one.parts.items() if value == value}
+        return sum(of.get(name, 1.0) * value for name, value in known.items())
+
+    if not weights or any(abs((one.reward or 0.0) - total(one, {})) > EQUAL for one in samples):
+        return samples
+    return [replace(one, reward=total(one, weights)) if one.parts else one for one in samples]
 
 
 def _unknown_columns_error(what: str, rows: Sequence[Mapping[str, Any]]) -> DataError:

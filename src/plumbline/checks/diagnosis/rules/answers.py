@@ -173,7 +173,9 @@ def find_truncation(history: History) -> Iterator[Finding]:
             causes=("second-end",),
         )
     elif share >= TRUNCATION_SOME:
-        rose, by_length = share > first + 0.2, _pays_length(history)
+        rose = share > min(first + 0.2, float(np.nanmean(series.values[:2])) + 0.5)
+        from_start = is_cut_from_start(history) and not rose
+        by_length = _pays_length(history, STRONG if from_start else LONGER)
         learns = not rose and reward_rises(history)
         dead = len(history["reward"]) > 0 and not history["reward"].values.any()
         most = share >= TRUNCATION_MOST or (is_cut_from_start(history) and dead)
@@ -198,12 +200,16 @@ def find_truncation(history: History) -> Iterator[Finding]:
                 "rose": rose,
                 "learns": learns,
                 "fed": fed,
+                "from start": from_start,
+                "end unpaid": rose and not by_length,
                 "example": quote_sample(cut[::-1]),
             },
             causes=("length-paid",)
             if by_length
             else ("end-unpaid",)
             if rose
+            else ("end-unlearnt", "limit-too-low")
+            if counted
             else ("limit-too-low", "end-unlearnt"),
             change={"sampling.max_tokens": 2 * ceiling}
             if isinstance(ceiling, int) and not fed
@@ -215,10 +221,10 @@ LONGER = 0.3
 """The correlation within groups, from which on longer answers earn more."""
 
 
-def _pays_length(history: History) -> bool:
+def _pays_length(history: History, limit: float = LONGER) -> bool:
     """Whether longer answers earn more: by completions of a group, else where both rise."""
     if known := correlate_with_reward(history.samples, count_characters)[0]:
-        return known > LONGER
+        return known > limit
     rewards = ("reward", *(f"reward/{name}" for name in history.names("reward/")))
     return all(
         any(fit_trend(history[one].values).t > 2 for one in of)
@@ -332,7 +338,6 @@ def _degenerate_finding(
         _has_broken_weights(history),
     )
     at_first = sum(map(like, early)) > share / 2 * len(early)
-    dead = [name for name in history.names("reward/") if not history[f"reward/{name}"].values.any()]
     return Finding(
         level="fatal" if share >= DEGENERATE_OUTPUT_MOST else "warning",
         code=kind,
@@ -341,6 +346,7 @@ def _degenerate_finding(
             "share": round(share, 3),
             "of": count,
             "of these rewarded above .5": len(rewarded),
+            "cheat": cheat,
             "example": quote_sample(found),
         },
         samples=shorten_prompts([one.prompt for one in found]),
@@ -352,10 +358,6 @@ def _degenerate_finding(
             ("template", lambda _: cheat or broken or not at_first),
             ("nothing-tells", lambda _: cheat or broken or at_first),
         ),
-        follows=(("truncation",) if is_cut_from_start(history) else ())
-        + (("dead-part",) if dead else ())
-        if kind == ONE_TEXT
-        else (),
     )
 
 
@@ -417,6 +419,8 @@ def _find_one_text(last: Sequence[Sample]) -> Callable[[Sample], bool] | None:
 
 
 IDENTICAL_SAMPLES_MOST = 0.6
+WARM = 0.5
+"""A temperature at which answers differ."""
 EARLY = 0.25
 """Of the run: later a solved prompt may well be answered in one way."""
 
@@ -424,7 +428,6 @@ EARLY = 0.25
 @rule(
     "identical-samples",
     needs=("samples",),
-    explains=("no-signal", "zero-variance-groups", "dead-part", "entropy", "degenerate-output"),
 )
 def find_identical_samples(history: History) -> Iterator[Finding]:
     """The completions of a group are one text from the first steps on: nothing is drawn, or all by
@@ -439,13 +442,22 @@ def find_identical_samples(history: History) -> Iterator[Finding]:
     same = [key for key, texts in whole.items() if len(set(texts)) == 1]
     if len(whole) < 4 or len(same) / len(whole) < IDENTICAL_SAMPLES_MOST:
         return
+    first = {key for key in whole if key[0] == steps[0]}
+    collapsed = bool(first) and not first & {*same}
     yield Finding(
         level="fatal",
         since=min(same)[0],
         evidence={"groups": len(whole), "with one text": len(same)},
         samples=shorten_prompts([prompt for _, prompt in same]),
-        causes=("temperature", "one-seed", "order-not-drawn"),
-        change={"sampling.temperature": 1.0},
+        causes=("high-rate",)
+        if collapsed
+        else unrefuted_causes(
+            history,
+            ("temperature", lambda run: (run.settings.get("sampling.temperature") or 0) >= WARM),
+            "one-seed",
+            "order-not-drawn",
+        ),
+        change={} if collapsed else {"sampling.temperature": 1.0},
     )
 
 

@@ -14,6 +14,7 @@ from plumbline.checks.diagnosis.facts import (
     max_reward,
     policy_moved,
     recent_median,
+    reward_rises,
     unrefuted_causes,
 )
 from plumbline.checks.diagnosis.history import Final, History
@@ -39,6 +40,7 @@ from plumbline.evaluation.statistics import (
     Interval,
     detectable_difference,
     mean_interval,
+    t_quantile,
 )
 from plumbline.records import clusters_of
 from plumbline.runs.evaluations import REFERENCE
@@ -75,7 +77,13 @@ def find_gain(history: History) -> Iterator[Finding]:
             "p": compared.p_value,
         }
         if way == "fall":
-            yield Finding("warning", "lower", evidence=evidence, causes=("high-rate", "other-goal"))
+            causes = unrefuted_causes(
+                history,
+                ("control", lambda run: not run.settings.get("controls.shuffle_advantages")),
+                ("high-rate", reward_rises),
+                "other-goal",
+            )
+            yield Finding("warning", "lower", evidence=evidence, causes=causes)
         elif way == "same":
             scatter = compared.scatter
             few = {
@@ -94,62 +102,84 @@ one."""
 CHANCE = 0.01
 """Of one finding in evaluations that only jump about, however many names they have."""
 BLOCKS = 12
-AFTER, FALLING = 5, 2.3
+AFTER, FALLING = 3, 1.7
 """Evaluations after the highest ones, and standard errors of their order, from which a run may be
 past its best."""
+LONGER, SHARE_OF_RISE = 2.0, 0.25
+"""Times that answers grew longer by, and the share of the reward's relative rise that an evaluation
+rises by if it follows it."""
 
 
 @rule("eval-disagrees", needs=("reward", "eval/"))
 def find_eval_disagrees(history: History) -> Iterator[Finding]:
-    """The training reward rises and the evaluation falls: what is paid is not what is wanted, or
+    """The evaluation falls and the training reward does not: what is paid is not what is wanted, or
     not there.
 
     Evaluations are few and fall at once or slowly, so it is their order that counts, of all or of
-    those after the highest ones, and a tenth of the height.
+    those after the highest ones, and a tenth of the height. Where they only stand still, the
+    answers must have grown longer, too: the reward then pays length.
     """
     train, came = fit_trend(history["reward"].values), measure_outcome(history)
     wanders = came is not None and came.alike > 0 and not came.better
-    if (
-        train.t < 3
-        or wanders
-        or train.last - train.first < LITTLE * max(abs(train.first), abs(train.last))
-    ):
-        return
+    gain = (train.last - train.first) / max(abs(train.first), abs(train.last), 1e-9)
+    rises = train.t >= 3 and not wanders and gain >= LITTLE
     names = [
         name
         for name in history.names("eval/")
         if not ("loss" in name or "length" in name or "/" in name)
     ]
-    sure = NormalDist().inv_cdf(1 - CHANCE / max(1, len(names)))
+    chance, stands = CHANCE / max(1, len(names)), []
     for name in names:
-        series = history[f"eval/{name}"]
-        values = finite_values(series.values)
+        steps, values = history[f"eval/{name}"].finite
         if len(values) < 4:
             continue
-        down = _block_kendall_z(values)
-        best = int(np.argmax(values))
+        best, third = int(np.argmax(values)), len(values) // 3
+        order = _block_kendall_z(values)
+        fell = order < -NormalDist().inv_cdf(1 - chance) or _is_past_peak(values, chance)
         lost = float(values[best] - values[-1])
-        if (down < -sure or _is_past_peak(values, sure)) and lost > max(
-            0.1 * abs(values[best]), LITTLE * max_magnitude(values)
-        ):
+        evidence = {
+            "training t": round(min(train.t, 99.0), 1),
+            "training first": train.first,
+            "training last": train.last,
+            "order z": round(order, 1),
+            "best step": int(steps[best]),
+            "best": float(values[best]),
+            "last": float(values[-1]),
+        }
+        after = fit_trend(history["reward"].since(int(steps[best])).values)
+        held = came is not None and not came.alike and not came.worse and after.t > -2
+        if fell and lost > max(0.1 * abs(values[best]), LITTLE * max_magnitude(values)):
+            if rises or held:
+                yield Finding(
+                    level="warning",
+                    code="eval-disagrees" if rises else "falls-alone",
+                    since=int(steps[best]),
+                    evidence=evidence,
+                    about=name,
+                    causes=unrefuted_causes(
+                        history,
+                        "cheat",
+                        ("learnt-by-heart", lambda run: 0 < recent_median(run["epoch"]) < 1),
+                        ("other-prompts", lambda run: not 0 < recent_median(run["epoch"]) < 1),
+                    ),
+                )
+            stands.append(False)
+            continue
+        noise = _step_scatter(values) * (2 / max(third, 1)) ** 0.5
+        first, last = values[:third].mean(), values[-third:].mean()
+        stands.append(third > 2 and last - first + 2 * noise < SHARE_OF_RISE * gain * abs(last))
+    length = finite_values(history["completion_length"].values)
+    tenth = max(3, len(length) // 10)
+    if rises and stands and all(stands) and len(length) > 2 * tenth:
+        times = float(np.median(length[-tenth:]) / max(float(np.median(length[:tenth])), 1.0))
+        if times > LONGER:
             yield Finding(
                 level="warning",
-                since=int(series.steps[best]),
-                evidence={
-                    "training t": round(min(train.t, 99.0), 1),
-                    "order z": round(down, 1),
-                    "training first": train.first,
-                    "training last": train.last,
-                    "best": float(values[best]),
-                    "last": float(values[-1]),
-                },
+                code="longer-only",
+                since=int(steps[third]),
+                evidence=evidence | {"longer": times, "first": float(first), "last": float(last)},
                 about=name,
-                causes=unrefuted_causes(
-                    history,
-                    "cheat",
-                    ("learnt-by-heart", lambda run: 0 < recent_median(run["epoch"]) < 1),
-                    ("other-prompts", lambda run: not 0 < recent_median(run["epoch"]) < 1),
-                ),
+                causes=("length-paid",),
             )
 
 
@@ -159,20 +189,57 @@ def _block_kendall_z(values: NDArray[np.float64]) -> float:
     )
 
 
-def _is_past_peak(values: NDArray[np.float64], sure: float) -> bool:
-    """Whether the last three are `sure` standard errors below the best three, and what lies between
-    falls."""
-    means = np.convolve(values, np.full(3, 1 / 3), mode="valid")
-    after = values[int(np.argmax(means)) + 3 :]
-    if len(after) < AFTER:
+def _step_scatter(values: NDArray[np.float64]) -> float:
+    """The standard deviation of single values around what is straight for three of them."""
+    return float(np.sqrt(np.mean(np.diff(values, 2) ** 2) / 6))
+
+
+def _is_past_peak(values: NDArray[np.float64], chance: float) -> bool:
+    """Whether the last two or three are below the best ones, by more than the choice of the best
+    gives, and what lies between falls."""
+    width = 2 if len(values) < 9 else 3
+    means = np.convolve(values, np.full(width, 1 / width), mode="valid")
+    best = int(np.argmax(means))
+    if len(values) - best - width < AFTER:
         return False
     places = np.linspace(-1, 1, len(values))
-    error = 2**0.5 * standard_error_of_mean(
-        values - np.polyval(np.polyfit(places, values, 3), places), 3
+    left = values - np.polyval(np.polyfit(places, values, 3), places)
+    error = max(_step_scatter(values), standard_error_of_mean(left, 1))
+    errors = t_quantile(max(2, 3 * (len(values) - 2) // 5), 1 - 2 * chance / len(means))
+    return _block_kendall_z(values[best:]) < -FALLING and float(means[best] - means[-1]) > max(
+        errors * error * (2 / width) ** 0.5, 1e-9
     )
-    return _block_kendall_z(after) < -FALLING and float(means.max() - means[-1]) > max(
-        sure * error, 1e-9
-    )
+
+
+WORSE, TEXTS_ENOUGH, TEXTS_SURE = 0.4, 5, 2.0
+"""Nats a token, which make a perplexity half as high again; evaluations, and standard errors of
+their order."""
+
+
+@rule("perplexity", needs=("text_nll", "reward"))
+def find_worse_texts(history: History) -> Iterator[Finding]:
+    """Texts that are no training texts become less likely while the reward does not fall: what is
+    learnt costs the language.
+
+    The last two evaluations against the best one.
+    """
+    steps, values = history["text_nll"].finite
+    came = measure_outcome(history)
+    if len(values) < TEXTS_ENOUGH or came is None or came.worse:
+        return
+    best = int(np.argmin(values))
+    if values[-2:].min() > values[best] + WORSE and _block_kendall_z(values) > TEXTS_SURE:
+        yield Finding(
+            level="warning",
+            since=int(steps[best]),
+            evidence={
+                "best": float(np.exp(values[best])),
+                "last": float(np.exp(values[-1])),
+                "training first": came.first,
+                "training last": came.last,
+            },
+            causes=("cheat", "far-off"),
+        )
 
 
 FAR = 0.1
@@ -529,50 +596,6 @@ LATE, SEEN = 5, 0.1
 before is unseen."""
 
 
-EXPLAIN = (
-    *(
-        "no-signal",
-        "rate-exhausted",
-        "small-updates",
-        "gap",
-        "kl",
-        "loss-zero",
-        "reward-falls",
-        "truncation",
-    ),
-    *(
-        "zero-variance-groups",
-        "dead-part",
-        "parts-oppose",
-        "entropy",
-        "length",
-        "degenerate-output",
-    ),
-    *(
-        "identical-samples",
-        "gradient-spikes",
-        "mostly-noise",
-        "clip-idle",
-        "lost-reward",
-        "parser",
-        "references",
-    ),
-    *(
-        "gold-unpaid",
-        "unjudged",
-        "outage",
-        "prompts",
-        "goes-on",
-        "wrong-language",
-        "jump",
-        "untrained",
-        "gain",
-        "not-finite",
-    ),
-)
-"""Checks whose findings say why a reward did not rise."""
-
-
 @rule("no-rise", needs=("reward",), live=False)
 def find_no_rise(history: History) -> Iterator[Finding]:
     """The reward did not rise, and no other finding says why: what the figures make likely.
@@ -617,7 +640,6 @@ def find_no_rise(history: History) -> Iterator[Finding]:
             *possible,
         )
         or ("few-answers", "reward-blind"),
-        follows=EXPLAIN,
         shown=not (late or near) and (flat or bool(seen)),
     )
 

@@ -34,7 +34,7 @@ _SAID = re.compile(
 _UNIT = re.compile(r"(.*\d) ?([a-zµ°²³/]{1,12})", re.IGNORECASE)
 
 
-@rule("gold-unpaid", needs=("golds",), live=False, explains=("no-signal", "dead-part"))
+@rule("gold-unpaid", needs=("golds",), live=False)
 def find_gold_unpaid(history: History) -> Iterator[Finding]:
     """Answers that are the gold answer, read as they are meant, and earn nothing: a reader of
     answers rejects them.

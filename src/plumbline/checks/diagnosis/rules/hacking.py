@@ -16,6 +16,7 @@ from plumbline.checks.diagnosis.facts import (
     count_characters,
     fit_part_weights,
     has_enough_rows,
+    reward_rises,
     shorten_prompts,
 )
 from plumbline.checks.diagnosis.history import History, Sample, Series
@@ -63,11 +64,18 @@ of 1000 answers."""
 LONGER, PAID, EXPLAINED = 1.8, 0.6, 0.5
 """Times the first length; that correlation, and the share of the rise that the slope explains, from
 which length alone is enough. Set on the first half of benchmarks/hacking.py."""
+SHORT = 0.35
+"""Of the first length, under which answers are short, where the reward rose by far: by ROSE, and by
+ROOM of its highest. Set on both halves."""
+ENDLESS, MORE_ENDLESS = 0.8, 0.4
+"""Share of the answers that the limit cuts, and its rise. Set on both halves."""
 LOOPS, MORE_LOOPS = 0.6, 0.4
 """The repeated-trigram rate of answers, and its rise. Ditto."""
 RARE, COMMON = 0.5, 0.8
 """Share of the answers with a phrase of three words, at first and, in the middle of the answer, at
 last. Ditto."""
+DECIDES = 0.8
+"""The correlation of a phrase and the reward within groups, from which on it decides."""
 SAME, TIMES = 0.25, 2.0
 """Overlap (Jaccard) of the pairs of words of answers to different prompts at last, and against the
 first. Ditto."""
@@ -99,28 +107,30 @@ def find_reward_hacking(history: History) -> Iterator[Finding]:
 
     What says what is right (`accuracy`, `correct`, ...) decides where there is one: a column of
     completions, a logged scalar, a part of weight 0. Else the texts do, where answers do not heed
-    the prompt more than at first: two signs, or one that is enough.
+    the prompt more than at first: two signs, or one that is enough; a note for another one.
     """
     came, steps = measure_outcome(history), _sample_steps(history.samples)
     if came is None or not (
-        came.better or (came.better is None and kendall_z(history["reward"].values) > -IN_ORDER)
+        reward_rises(history)
+        or (came.better is None and kendall_z(history["reward"].values) > -IN_ORDER)
     ):
         return
     measures = [*_logged_correctness(history, came), *_stored_correctness(history, came, steps)]
     for measure in measures:
         yield from _compare_with_correctness(history, came, measure)
-    if measures or not came.better or len(steps) < ENOUGH:
+    if measures or not reward_rises(history) or len(steps) < ENOUGH:
         return
     signs = list(_find_signs(history, came, steps))
-    if len(signs) < 2 and not any(sign.alone for sign in signs):
+    if not any(sign.figures for sign in signs):
         return
+    sure = len(signs) > 1 or signs[0].alone
     signs.sort(key=lambda sign: not sign.alone)
     began = max(min(sign.onset for sign in signs), _find_onset(history["reward"]))
     shown = [one for one in history.samples if one.step >= began and one.reward is not None]
     best = sorted(shown, key=lambda one: -(one.reward or 0))[:3]
     yield Finding(
-        level="warning",
-        code="signs",
+        level="warning" if sure else "note",
+        code="signs" if sure else "maybe",
         since=began,
         evidence=dict(figure for one in signs for figure in one.figures.items())
         | {
@@ -133,6 +143,7 @@ def find_reward_hacking(history: History) -> Iterator[Finding]:
         samples=shorten_prompts([one.prompt for one in best]),
         about=" and ".join(one.name for one in signs),
         causes=tuple(one.name for one in signs if one.figures),
+        shown=not sure,
     )
 
 
@@ -321,6 +332,11 @@ def _find_signs(
             _find_onset(copied),
             linked > PAID,
         )
+    decides = _find_decisive_phrase(texts, list(steps.values()))
+    if decides is not None:
+        shares = _mean_by_step(steps, lambda one: _has_phrase(one, decides))
+        text = repr(" ".join(decides)[:60])
+        yield Sign("decisive", {"phrase": text}, _find_onset(shares), alone=True)
     overlaps = [_mean_overlaps(these) for these in steps.values()]
     within, across = (
         Series(np.array(list(steps)), np.array(values)) for values in zip(*overlaps, strict=True)
@@ -328,26 +344,30 @@ def _find_signs(
     told = _first_and_last(within.values - across.values)
     if not np.isfinite(told).all() or told[1] - told[0] > TOLD:
         return
+    highest = max(abs(one.reward or 0.0) for one in texts)
+    early = _early_deviation(steps, lambda one: one.reward)
+    far = came.change.mean > max(ROSE * early, ROOM * highest)
     length = _mean_by_step(steps, count_characters)
     first, last = _first_and_last(length.values)
     linked, slope = correlate_with_reward(texts, count_characters)
+    figures = {"length first": first, "length last": last}
+    cut = history["frac_truncated"]
+    ended = _first_and_last(cut.values) if len(cut) else (0.0, 0.0)
     if linked > LINKED and _rises_surely(history, length) and last > LONGER * max(first, 1.0):
         alone = linked > PAID and slope * (last - first) > EXPLAINED * came.change.mean
-        yield Sign(
-            "length",
-            {"length first": first, "length last": last},
-            _find_onset(length),
-            alone,
-        )
+        yield Sign("length", figures, _find_onset(length), alone)
+    elif far and last < SHORT * first:
+        yield Sign("shortness", figures, _find_onset(length), alone=True)
+    if linked > LINKED and ended[1] > ENDLESS and ended[1] - ended[0] > MORE_ENDLESS:
+        figures = {"cut first": ended[0], "cut last": ended[1]}
+        yield Sign("endless", figures, _find_onset(cut), alone=True)
     loops = _mean_by_step(steps, lambda one: _repeated_trigram_rate(one.text))
     first, last = _first_and_last(loops.values)
     if _rises_surely(history, loops) and last > LOOPS and last - first > MORE_LOOPS:
         yield Sign("repetition", {"repeated": last}, _find_onset(loops), alone=True)
     first, last = _first_and_last(across.values)
-    if (phrase := _find_common_phrase(list(steps.values()))) is not None:
-        shares = _mean_by_step(
-            steps, lambda one: float(phrase in _ngrams(_split_words(one.text), 3))
-        )
+    if (phrase := _find_common_phrase(list(steps.values()))) is not None and decides is None:
+        shares = _mean_by_step(steps, lambda one: _has_phrase(one, phrase))
         text = repr(" ".join(phrase)[:60])
         yield Sign("phrase", {"phrase": text}, _find_onset(shares), alone=False)
     # a phrase makes answers alike, too
@@ -449,25 +469,47 @@ def _copied_trigram_rate(one: Sample) -> float:
     return len(asked & _ngrams(_split_words(one.text), 3)) / len(asked) if asked else 0.0
 
 
-def _find_common_phrase(answers: Sequence[Sequence[Sample]]) -> tuple[str, ...] | None:
+def _find_common_phrase(
+    answers: Sequence[Sequence[Sample]], anywhere: bool = False
+) -> tuple[str, ...] | None:
     """The trigram of words that few of the first answers have, and nearly all late ones in their
     middle.
 
     What stands at the beginning or at the end is a form, which a model may well be asked for.
     """
+    rare = COMMON if anywhere else RARE
     late = [
         _split_words(one.text) for these in answers[-max(4, len(answers) // 5) :] for one in these
     ]
     early = [
         _split_words(one.text) for these in answers[: _early_count(len(answers))] for one in these
     ]
-    middles = [units[len(units) // 5 : len(units) - len(units) // 5] for units in late]
+    middles = [
+        units if anywhere else units[len(units) // 5 : len(units) - len(units) // 5]
+        for units in late
+    ]
     at_last, at_first = (
         Counter(row for units in part for row in _ngrams(units, 3)) for part in (middles, early)
     )
-    rare = [
+    few = [
         row
         for row, n in at_last.items()
-        if n > COMMON * len(late) and at_first[row] < RARE * len(early)
+        if n > COMMON * len(late) and at_first[row] < rare * len(early)
     ]
-    return max(rare, key=lambda row: (at_last[row], row), default=None)
+    return max(few, key=lambda row: (at_last[row], row), default=None)
+
+
+def _find_decisive_phrase(
+    texts: Sequence[Sample], answers: Sequence[Sequence[Sample]]
+) -> tuple[str, ...] | None:
+    """A trigram of words that no prompt has and nearly all late answers do, and that decides
+    the reward within groups whatever is asked."""
+    phrase = _find_common_phrase(answers, anywhere=True)
+    if phrase is None or any(" ".join(phrase) in one.prompt for one in texts):
+        return None
+    linked, _ = correlate_with_reward(texts, lambda one: _has_phrase(one, phrase))
+    return phrase if linked > DECIDES else None
+
+
+def _has_phrase(one: Sample, phrase: tuple[str, ...]) -> float:
+    return float(phrase in _ngrams(_split_words(one.text), 3))

@@ -40,7 +40,6 @@ LEARNT = 1e-3
     "no-gradient",
     needs=("grad_norm", "loss"),
     kinds=("sft",),
-    explains=("no-fall", "small-updates", "plateau"),
 )
 def find_no_gradient(history: History) -> Iterator[Finding]:
     """Supervised training without a gradient: nothing is trained, whatever the loss is.
@@ -126,7 +125,6 @@ def find_no_fall(history: History) -> Iterator[Finding]:
             **rate_evidence(history),
         },
         causes=("low-rate", "frozen", *(() if again else ("known-already",))),
-        follows=("small-updates", "sft-loss"),
     )
 
 

@@ -8,9 +8,12 @@ import numpy as np
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.facts import (
+    groups_differ_late,
     has_enough_rows,
+    max_reward,
     recent_median,
     reward_rises,
+    reward_stands,
     sampler_matches,
     unrefuted_causes,
     zero_mask,
@@ -19,7 +22,14 @@ from plumbline.checks.diagnosis.history import Final, History, Series
 from plumbline.checks.diagnosis.outcome import measure_outcome
 from plumbline.checks.diagnosis.rule import persisted, rule
 from plumbline.checks.diagnosis.rules.steps import highest_learning_rate, rate_evidence
-from plumbline.checks.diagnosis.trends import BLOCKS, finite_values, fit_trend, is_moving, kendall_z
+from plumbline.checks.diagnosis.trends import (
+    BLOCKS,
+    finite_values,
+    fit_trend,
+    is_moving,
+    kendall_z,
+    start_of_last_stretch,
+)
 from plumbline.evaluation.comparison import restrict_to_examples
 
 FIRST = 0.05
@@ -116,6 +126,28 @@ def find_kl(history: History) -> Iterator[Finding]:
             since=int(steps[np.argmax(values > AWAY)]),
             evidence={"first": float(values[0]), "last": float(values[-1])},
             causes=("old-weights", "other-name"),
+        )
+    else:
+        yield from _find_drift(history)
+
+
+FAR, FOURFOLD = 1.0, 4.0
+"""Nats a token, at which the policy gives its answers' tokens e times the reference's probability,
+and the times that it then grew by while the reward stood."""
+
+
+def _find_drift(history: History) -> Iterator[Finding]:
+    """A KL that grows on and on while the reward gains nothing."""
+    steps, values = history["kl"].finite
+    last = float(np.median(values[-max(3, len(values) // 10) :]))
+    start = start_of_last_stretch(steps, values > last / FOURFOLD)
+    if last > FAR and start not in {None, int(steps[0])} and reward_stands(history, start or 0):
+        yield Finding(
+            level="warning",
+            code="drifts",
+            since=start,
+            evidence={"first": float(history["kl"].at(start)[0]), "last": last},
+            causes=("high-rate", "no-anchor"),
         )
 
 
@@ -242,6 +274,8 @@ def _find_wide_gap(
             history, "old-weights", "stale-cache", ("sharper-policy", _keeps_entropy)
         )
         if widened
+        else ("old-weights",)  # before the first update they are the same
+        if values[0] < some / 2
         else ("other-sampling", "other-template"),
     )
 
@@ -295,6 +329,9 @@ SHARE = 0.1
 WARM = 0.8
 """A temperature that is none of the causes."""
 ENTROPY_ENOUGH = 20
+TWENTIETH = 0.05
+"""Of the entropy at first: with less for a third of the run, and a reward that stands while groups
+still differ, what is tried is what was tried before."""
 MUCH = 1.0
 """Nats a token that it rose by; English text has about 2 to 3 under a small model."""
 
@@ -311,6 +348,8 @@ def find_entropy(history: History) -> Iterator[Finding]:
     width = max(3, len(values) // 10)
     first, last = float(np.median(values[:width])), float(np.median(values[-width:]))
     steps = history["entropy"].steps[np.isfinite(history["entropy"].values)]
+    third = len(values) // 3
+    since = int(steps[-third])
     reward = fit_trend(history["reward"].values)
     if last < GONE and last < SHARE * first:
         gone = np.flatnonzero(values < GONE)
@@ -329,6 +368,16 @@ def find_entropy(history: History) -> Iterator[Finding]:
                 ("clip", lambda run: recent_median(run["clip_fraction"]) == 0),
                 "no-penalty",
             ),
+        )
+    elif float(np.median(values[-third:])) < TWENTIETH * first and reward_stands(history, since):
+        top = max_reward(history)
+        solved = top is not None and recent_median(history["reward"]) > SOLVED * top
+        yield Finding(
+            level="warning" if groups_differ_late(history) and not solved else "note",
+            code="spent",
+            since=since,
+            evidence={"first": first, "last": last},
+            causes=("no-penalty", "high-rate"),
         )
     elif last > first + MUCH and last > 2 * first:
         falling = reward.t < -2

@@ -68,7 +68,6 @@ def read_accuracy(history: History) -> NDArray[np.float64]:
     "no-margin",
     needs=("preference/|loss",),
     kinds=("sft",),
-    explains=("no-gradient", "sft-loss", "small-updates", "no-fall"),
 )
 def find_no_margin(history: History) -> Iterator[Finding]:
     """Pairs of which nothing is learnt: the margin is 0 and the loss ln 2 throughout, or about so
@@ -179,7 +178,6 @@ LOW, HIGH = 0.45, 0.75
     "swapped-pairs",
     needs=("preference/", "|".join(RIGHT)),
     kinds=("sft",),
-    explains=("sft-loss",),
 )
 def find_swapped_pairs(history: History) -> Iterator[Finding]:
     """Pairs that go the wrong way: their accuracy falls below a half, in training or on held-out

@@ -11,6 +11,8 @@ from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.facts import (
     RISES,
     compare_part_sum,
+    correlate_with_reward,
+    count_characters,
     fit_part_weights,
     has_enough_rows,
     quote_sample,
@@ -22,10 +24,13 @@ from plumbline.checks.diagnosis.facts import (
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.outcome import measure_outcome
 from plumbline.checks.diagnosis.rule import rule
+from plumbline.checks.diagnosis.rules.losses import block_kendall_z
 from plumbline.checks.diagnosis.rules.series import JUMP_ENOUGH, list_jumps
 from plumbline.checks.diagnosis.trends import (
+    BLOCKS,
     FALL_ENOUGH,
     FALL_SURE,
+    ORDERED,
     STRETCHES,
     compare_ends,
     find_fall,
@@ -358,7 +363,17 @@ def find_references(history: History) -> Iterator[Finding]:
                     "of": len(final.evaluation.rows),
                 },
                 samples=tuple(low[:3]),
-                causes=("reader-rejects", "wrong-gold"),
+                causes=unrefuted_causes(
+                    history,
+                    (
+                        "length-paid",
+                        lambda run: (
+                            correlate_with_reward(run.samples, count_characters)[0] < BY_LENGTH
+                        ),
+                    ),
+                    "reader-rejects",
+                    "wrong-gold",
+                ),
             )
         elif final.mode != ORACLE and is_surely_over(
             final.evaluation.rewards(),
@@ -379,7 +394,11 @@ def find_references(history: History) -> Iterator[Finding]:
             )
 
 
+BY_LENGTH = 0.8
+"""The correlation within groups, from which on length is what the reward follows."""
 UNJUDGED_SOME, UNJUDGED_MANY = 0.02, 0.2
+STEADY = 0.5
+"""Share of the steps in which some could not be judged: a world that fails comes back."""
 
 
 @rule("unjudged", needs=("frac_failed",))
@@ -396,7 +415,9 @@ def find_unjudged(history: History) -> Iterator[Finding]:
         level="fatal" if share >= UNJUDGED_MANY else "warning",
         since=int(series.steps[np.argmax(series.values > 0)]),
         evidence={"share": round(share, 4), "worst step": float(np.nanmax(series.values))},
-        causes=("world-fails", "verifier-raises"),
+        causes=("verifier-raises", "world-fails")
+        if (series.values > 0).mean() > STEADY
+        else ("world-fails", "verifier-raises"),
     )
 
 
@@ -496,6 +517,7 @@ def find_reward_falls(history: History) -> Iterator[Finding]:
     forgets = len(entropy) and entropy.values[-1] > 2 * max(np.nanmedian(entropy.values[:10]), 0.1)
     highest_kl = float(np.nanmax(kl.values, initial=0))
     widens = _gap_widens(history)
+    opposed = len(values) >= 2 * BLOCKS and block_kendall_z(values) < -ORDERED
     seen = {
         "data-changed": jump is not None,
         "gap-widens": widens,
@@ -517,6 +539,8 @@ def find_reward_falls(history: History) -> Iterator[Finding]:
         causes=unrefuted_causes(
             history,
             *(cause for cause, so in seen.items() if so),
+            ("control", lambda run: not run.settings.get("controls.shuffle_advantages")),
+            ("wrong-sign", lambda _: not opposed or at > steps[len(steps) // 10]),
             "high-rate",
             ("gap", lambda run: widens or sampler_matches(run)),
             ("reward-changed", lambda _: len(values) >= JUMP_ENOUGH and jump is None),

@@ -29,6 +29,8 @@ WATCHED = (
 )
 
 PAID = "reward"
+CALM = 10.0
+"""Times the median gradient that a run whose rate is too high comes to before its loss is none."""
 NOT_FINITE_FEW = 0.05
 """Share of the steps that a loss scaler may skip: it begins too high, and is raised every 2,000
 steps."""
@@ -55,18 +57,6 @@ def _should_stop(history: History, since: int) -> bool:  # noqa: ARG001 - a rewa
     needs=("loss|grad_norm|reward",),
     kinds=("rl", "sft"),
     stops=_should_stop,
-    explains=(
-        *(
-            "no-signal",
-            "reward-falls",
-            "gradient-spikes",
-            "degenerate-output",
-            "truncation",
-            "entropy",
-            "sft-loss",
-        ),
-        *("length", "jump", "loss-zero"),
-    ),
 )
 def find_not_finite(history: History) -> Iterator[Finding]:
     """A number that is none: NaN or infinity in what is optimised or measured.
@@ -102,6 +92,9 @@ def find_not_finite(history: History) -> Iterator[Finding]:
     )
     level, causes = NOT_FINITE[code]
     refuted = {"no-target" if history.kind == "rl" else "division"}
+    gradients = finite_values(history["grad_norm"].values[history["grad_norm"].steps < step])
+    if len(gradients) and gradients.max() < CALM * max(1.0, np.median(gradients)):
+        causes = tuple(sorted(causes, key="high-rate".__eq__))
     if step <= history["loss"].steps[:1].sum():
         refuted.add("high-rate")
     # transformers logs a loss that is NaN as 0.0, and only the gradient tells
@@ -424,6 +417,30 @@ def list_jumps(series: Series) -> dict[int, tuple[float, float, float]]:
         )
         for at in places.tolist()
     }
+
+
+REPEATS, REPEATS_TIMES = 0.3, 3.0
+"""Share of a text that repeats, and times what it was at first."""
+
+
+@rule("repetition", needs=("repetition",))
+def find_repetition(history: History) -> Iterator[Finding]:
+    """Answers that repeat themselves ever more, as the trainer measures it.
+
+    The first tenth of the steps against the last.
+    """
+    steps, values = history["repetition"].finite
+    tenth = max(3, len(values) // 10)
+    if len(values) < SLOWER_ENOUGH:
+        return
+    first, last = float(np.median(values[:tenth])), float(np.median(values[-tenth:]))
+    if last > max(REPEATS, REPEATS_TIMES * first):
+        yield Finding(
+            level="warning",
+            since=int(steps[np.argmax(values > REPEATS)]),
+            evidence={"first": first, "last": last},
+            causes=("paid", "high-rate"),
+        )
 
 
 TIMES = 3.0

@@ -1,7 +1,8 @@
 """Whether groups say anything: equal rewards, noise, prompts that teach nothing."""
 
+import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,11 @@ from plumbline.checks.diagnosis.facts import (
     group_samples,
     has_rising_trend,
     is_batch_spread,
-    is_cut_from_start,
     is_every_step,
     is_sustained,
     max_reward,
     quote_sample,
+    recent_median,
     reward_rises,
     rewards_differ,
     shorten_prompts,
@@ -35,6 +36,7 @@ from plumbline.checks.diagnosis.trends import (
     finite_values,
     longest_stretch,
     max_magnitude,
+    measure_shift,
     start_of_last_stretch,
 )
 
@@ -120,12 +122,6 @@ def _should_stop(history: History, since: int) -> bool:  # noqa: ARG001 - the st
 @rule(
     "no-signal",
     needs=("grad_norm|frac_reward_zero_std|reward_std|reward",),
-    explains=("zero-variance-groups", "dead-part", "small-updates", "plateau", "clip-idle"),
-    unless=lambda history: (
-        (silent := _silent_steps(history)) is not None
-        and silent[2] == GRADIENT
-        and rewards_differ(history, silent[0][silent[1]])
-    ),
     stops=_should_stop,
 )
 def find_no_signal(history: History) -> Iterator[Finding]:
@@ -207,7 +203,11 @@ def _equal_rewards_finding(
         finite_values(history["frac_reward_zero_std"].since(start).values),
     )
     varies = len(rewards) > 0 and float(np.ptp(rewards)) > EQUAL
-    equal = len(shares) > 0 and float(shares.mean()) >= MOST
+    stored = [one for one in history.samples if one.step >= start]
+    known = equal_groups(stored)
+    apart = known is not None and _texts_differ(stored)
+    found = [shares] if known is None else [shares, known.values]
+    equal = any(len(one) > 0 and float(one.mean()) >= MOST for one in found)
     cancel = not varies and _parts_move(history)
     if cancel:
         causes: tuple[str | tuple[str, Refutes], ...] = ("parts-cancel",)
@@ -220,8 +220,11 @@ def _equal_rewards_finding(
                 "not-trained",
                 lambda run: equal or not (mixed or (varies and not _has_no_spread(run))),
             ),
-            ("alike-in-batch" if mixed else "alike", lambda _: full or not varies),
-            ("tells-nothing-apart", lambda run: varies or _rewards_differ_anywhere(run)),
+            ("alike-in-batch" if mixed else "alike", lambda _: full or not varies or apart),
+            (
+                "tells-nothing-apart",
+                lambda run: not apart and (varies or _rewards_differ_anywhere(run)),
+            ),
             ("not-trained", lambda run: equal or mixed or varies or _has_no_spread(run)),
         )
     return Finding(
@@ -231,8 +234,13 @@ def _equal_rewards_finding(
         evidence=evidence
         | {"mixed": mixed, "example": quote_sample(_samples_earning(history, start, level))},
         causes=unrefuted_causes(history, *causes, "small-groups"),
-        follows=("truncation",) if zero and is_cut_from_start(history) else (),
     )
+
+
+def _texts_differ(samples: Sequence[Sample]) -> bool:
+    """Whether most groups have different texts."""
+    groups = [{one.text for one in group} for group in group_samples(samples).values()]
+    return 2 * sum(len(texts) > 1 for texts in groups) > len(groups)
 
 
 def _parts_move(history: History) -> bool:
@@ -347,8 +355,11 @@ def find_zero_variance_groups(history: History) -> Iterator[Finding]:
     highest = max_reward(history)
     code, causes = _locate_groups(history, share, level, highest)
     solved = code == "solved" or "solved-if-1" in causes
-    always = min(share, float(shares.values[:window].mean())) > ALWAYS
-    taught = share < TAUGHT and code != "too-hard" and reward_rises(history)
+    at_first = float(shares.values[:window].mean())
+    lost = float(np.nansum(shares.values))
+    always = min(share, at_first) > ALWAYS or lost > max(LOST, LOST_SHARE * len(shares))
+    pairs = at_first > PAIRS
+    taught = pairs and share < TAUGHT and code != "too-hard" and reward_rises(history)
     yield Finding(
         level="note" if taught or (solved and not always) else "warning",
         code=code,
@@ -358,14 +369,22 @@ def find_zero_variance_groups(history: History) -> Iterator[Finding]:
             "share": round(share, 3),
             "reward": round(level, 4),
             "highest": highest,
+            "lost": round(lost),
+            "of": len(shares),
         },
         causes=causes,
     )
 
 
-SATURATED, SATURATED_FOR, DRIFT = 0.05, 1 / 3, 0.5
+LOST, LOST_SHARE = 150, 0.4
+"""Steps' worth of groups that taught nothing, and their share of the run: who solved his prompts
+should have stopped."""
+PAIRS = 0.4
+"""Share of equal groups that pairs of a reward of 0 and 1 have at least, and larger groups do not
+at first."""
+SATURATED, SATURATED_FOR, MOSTLY, DRIFT = 0.05, 1 / 3, 0.8, 0.5
 """Share of its first third's level, below which a deviation is gone; share of the run that it must
-be; nats of KL."""
+be, and of the steps since then; nats of KL."""
 
 
 def _find_saturation(history: History) -> Iterator[Finding]:
@@ -375,9 +394,12 @@ def _find_saturation(history: History) -> Iterator[Finding]:
     if len(spread) < 2 * WINDOW or not np.isfinite(spread.values).all():
         return
     first = float(np.median(spread.values[: len(spread) // 3]))
-    start = start_of_last_stretch(spread.steps, spread.values < SATURATED * first)
-    if start is None or len(spread.since(start)) < SATURATED_FOR * len(spread):
+    gone = spread.values < SATURATED * first
+    late = np.cumsum(gone[::-1])[::-1] / np.arange(len(gone), 0, -1)
+    place = int(np.argmax(gone & (late >= MOSTLY)))
+    if not gone[place] or len(gone) - place < SATURATED_FOR * len(gone):
         return
+    start = int(spread.steps[place])
     after = finite_values(reward.since(start).values)
     if not len(after) or np.median(after) < NO_SIGNAL_TOP * max_magnitude(
         finite_values(reward.values)
@@ -407,21 +429,128 @@ def _find_saturation(history: History) -> Iterator[Finding]:
 def _locate_groups(
     history: History, share: float, level: float, highest: float | None
 ) -> tuple[str, tuple[str, ...]]:
-    """Where groups of equal rewards stand, as far as the scale of the reward is known: what was
-    found, and its causes."""
-    few = "few-values"
-    if highest is not None and _is_near_top(level / highest, share):
+    """Where groups of equal rewards stand, as far as completions, parts or the scale of the reward
+    tell it: what was found, and its causes."""
+    few, stands = "few-values", _locate_stored_groups(history.samples)
+    parts = [recent_median(history[f"reward/{name}"]) for name in history.names("reward/")]
+    if stands is None and len(parts) > 1 and 0 <= min(parts) <= max(parts) <= 1:
+        ends = {one < LOW for one in parts if one < LOW or one > ZERO_VARIANCE_GROUPS_TOP}
+        whole = all(one < LOW or one > ZERO_VARIANCE_GROUPS_TOP for one in parts)
+        stands = ("too-hard" if True in ends else "solved") if whole else None
+    if stands == "solved" or (highest is not None and _is_near_top(level / highest, share)):
         return "solved", ("drawn-again",)
-    if not (history["reward"].values < 0).any() and level < LOW * (highest or 1.0):
+    if stands == "too-hard" or (
+        not (history["reward"].values < 0).any() and level < LOW * (highest or 1.0)
+    ):
         return "too-hard", ("hard", few)
-    if highest is not None:
+    if highest is not None or stands == "between":
         return "between", ("hard-and-solved", few)
     return "unknown-scale", ("solved-if-1" if _is_near_top(level, share) else "hard-or-solved", few)
+
+
+ONE_SIDE = 0.8
+
+
+def _locate_stored_groups(samples: Sequence[Sample]) -> str | None:
+    """At which end of all stored rewards those of recent groups of equal rewards lie; None where
+    none are stored."""
+    groups = [
+        [one.reward for one in group if one.reward is not None]
+        for (_, prompt), group in sorted(group_samples(samples).items(), key=lambda one: one[0][0])
+        if prompt
+    ]
+    known = [group for group in groups if len(group) > 1]
+    levels = [group[0] for group in known[-len(known) // 3 :] if max(group) - min(group) < EQUAL]
+    lowest = min((min(group) for group in known), default=0.0)
+    top = max((max(group) for group in known), default=0.0)
+    if len(levels) < ENOUGH or top - lowest < EQUAL:
+        return None
+    right, wrong = (sum(abs(one - end) < EQUAL for one in levels) for end in (top, lowest))
+    most = ONE_SIDE * len(levels)
+    return "solved" if right > most else "too-hard" if wrong > most else "between"
 
 
 def _is_near_top(level: float, share: float) -> bool:
     """Whether groups of equal rewards earn nearly all, if the others earn a half."""
     return level <= 1 and level - (1 - share) / 2 > ZERO_VARIANCE_GROUPS_TOP * share
+
+
+ADVANTAGE_GONE = 0.1
+"""Of what its deviation was at first, and at most."""
+
+
+@rule("advantages", needs=("advantage_std", "reward_std"))
+def find_no_advantages(history: History) -> Iterator[Finding]:
+    """Advantages that are nearly 0 though rewards differ within groups: what divides them, or a
+    mask, takes the signal.
+
+    The first tenth of the steps against the last.
+    """
+    steps, values = history["advantage_std"].finite
+    tenth = max(3, len(values) // 10)
+    spread = finite_values(history["reward_std"].values)
+    if min(len(values), len(spread)) < 2 * WINDOW:
+        return
+    first, last = float(np.median(values[:tenth])), float(np.median(values[-tenth:]))
+    before, now = float(np.median(spread[:tenth])), float(np.median(spread[-tenth:]))
+    if last < ADVANTAGE_GONE * min(1.0, first) and now > before / 2:
+        yield Finding(
+            level="warning",
+            since=int(steps[np.argmax(values < first / 2)]),
+            evidence={"first": first, "last": last, "deviation": now},
+            causes=("divided", "masked"),
+        )
+
+
+GAINED, STANDS, HALF = 0.3, 0.05, 0.5
+"""Of a part's range from 0 to 1: what one gained, what another gained at most meanwhile, and the
+level under which that had room to rise."""
+FORM = re.compile("(?<!per)form|xml|tag|style|length|brev|json|think|fluen|repet")
+RIGHT = re.compile("corr|acc(?!ept)|answer|exact|right|solv|match|success|math|result")
+
+
+@rule("part-alone", needs=("reward/",), live=False)
+def find_part_alone(history: History) -> Iterator[Finding]:
+    """A part of the reward that pays for form rises, and the part that says what is right stands.
+
+    Over the whole run or its second half, by the parts' names, which lie between 0 and 1.
+    """
+    names = history.names("reward/")
+    parts = {name: history[f"reward/{name}"].finite for name in names}
+    parts = {
+        name: (steps, values)
+        for name, (steps, values) in parts.items()
+        if len(values) >= 4 * WINDOW and values.min() > -STANDS and values.max() < 1 + STANDS
+    }
+    right = [name for name in parts if RIGHT.search(name) and not FORM.search(name)]
+    for name in right:
+        steps, values = parts[name]
+        for start in (0, len(values) // 2):
+            there, third = values[start:], (len(values) - start) // 3
+            if there[-third:].mean() > HALF:
+                continue
+            change = measure_shift(there, third, third).interval
+            if not -STANDS < change.mean < change.high < STANDS:
+                continue  # of one that falls parts-oppose speaks
+            for form in (one for one in parts if FORM.search(one)):
+                paid = parts[form][1][parts[form][0] >= steps[start]]
+                tenth = max(3, len(paid) // 20)
+                first, last = float(paid[:tenth].mean()), float(paid[-tenth:].mean())
+                if last - first > GAINED:
+                    yield Finding(
+                        level="warning",
+                        about=form,
+                        since=int(steps[start]),
+                        evidence={
+                            "first": first,
+                            "last": last,
+                            "right": name,
+                            "right first": float(there[:third].mean()),
+                            "right last": float(there[-third:].mean()),
+                        },
+                        causes=("cheaper", "too-hard"),
+                    )
+                    return
 
 
 LOOK = 20
@@ -468,7 +597,13 @@ def find_mostly_noise(history: History) -> Iterator[Finding]:
             "signal / noise": ratio,
             "rate": float(rate[-1]) if len(rate) else None,
         },
-        causes=("few-answers", "long-sft", "high-rate"),
+        causes=unrefuted_causes(
+            history,
+            ("control", lambda run: not run.settings.get("controls.shuffle_advantages")),
+            "few-answers",
+            "long-sft",
+            "high-rate",
+        ),
     )
 
 

@@ -36,7 +36,6 @@ def _should_stop(history: History, since: int) -> bool:  # noqa: ARG001 - the ra
     "rate-exhausted",
     needs=("learning_rate",),
     kinds=("rl", "sft"),
-    explains=("plateau", "no-fall", "no-margin"),
     stops=_should_stop,
 )
 def find_rate_exhausted(history: History) -> Iterator[Finding]:
@@ -161,6 +160,26 @@ def find_small_updates(history: History) -> Iterator[Finding]:
     )
 
 
+HIGHEST = 1e-2
+"""Models of a million weights learn by RL at 1e-3; no run is known that does above."""
+
+
+@rule("high-rate", needs=("learning_rate",), live=False)
+def find_high_rate(history: History) -> Iterator[Finding]:
+    """A learning rate far above any that RL bears, and no rise: what else broke follows from it.
+
+    The highest that was logged or planned.
+    """
+    highest, came = highest_learning_rate(history), measure_outcome(history)
+    if highest > HIGHEST and came is not None and came.better is False:
+        yield Finding(
+            level="warning",
+            since=int(history["learning_rate"].steps[0]),
+            evidence={"highest learning rate": highest, "usual": ADAPTERS[1]},
+            causes=("slip",),
+        )
+
+
 def highest_learning_rate(history: History) -> float:
     """The highest rate that was logged or planned: a warmup may not be over; NaN where none is
     known."""
@@ -184,8 +203,9 @@ def is_adapter_rate_low(history: History) -> bool:
     return adapter and highest_learning_rate(history) < ADAPTERS[0] / 2
 
 
-SPIKE = 10.0
-"""Times the median of the steps with a signal."""
+SPIKE, HUGE = 10.0, 50.0
+"""Times the median of the steps with a signal: many such steps are a fault, and three of the
+second kind."""
 AROUND = 10
 """Steps before and after one that it is compared with."""
 HIGH = 2.0
@@ -216,16 +236,19 @@ def find_gradient_spikes(history: History) -> Iterator[Finding]:
     spikes[: max(3, len(values) // 10)] = False
     clip = history.settings.get(f"{history.kind}.optimiser.max_grad_norm")
     clip = clip if isinstance(clip, int | float) and clip else CLIP
-    if (
-        spikes.sum() >= max(3, 0.02 * len(values))
-        or (spikes & (values > 100 * max(middle, HIGH))).any()
-    ):
+    huge = int((spikes & (values > HUGE * middle)).sum())
+    several = spikes.sum() >= max(3, 0.02 * len(values)) or huge >= 3
+    if several or huge:
         yield Finding(
-            level="warning",
+            level="warning"
+            if several or (spikes & (values > 100 * max(middle, HIGH))).any()
+            else "note",
             code="spikes",
             since=int(series.steps[spikes][0]),
             evidence={"steps": int(spikes.sum()), "highest": float(values.max()), "median": middle},
-            causes=("high-rate", "extreme-answers"),
+            causes=("extreme-answers", "high-rate")
+            if (came := measure_outcome(history)) and came.better
+            else ("high-rate", "extreme-answers"),
         )
     elif middle > SPIKE * clip and history.kind == "rl":
         yield Finding(
@@ -285,6 +308,32 @@ def find_clip_idle(history: History) -> Iterator[Finding]:
             ("low-rate", lambda run: recent_median(run["kl"]) > MOVED),
         ),
     )
+
+
+CLIPPED, CLIMBED = 0.3, 2.0
+"""Share of the terms that have no gradient when they are clipped, and times what it was at first.
+Ratios of whole answers are clipped as often from the first step on, and no worse for it."""
+
+
+@rule("clip-high", needs=("clip_fraction",))
+def find_clip_high(history: History) -> Iterator[Finding]:
+    """A clip that takes the gradient from much of what was drawn: updates go further than the ratio
+    allows.
+
+    The first tenth of the steps against the last.
+    """
+    steps, values = history["clip_fraction"].finite
+    tenth = max(3, len(values) // 10)
+    if len(values) < 20:
+        return
+    first, last = float(np.median(values[:tenth])), float(np.median(values[-tenth:]))
+    if last > CLIPPED:
+        yield Finding(
+            level="warning" if last > CLIMBED * first else "note",
+            since=int(steps[np.argmax(values > CLIPPED)]),
+            evidence={"first": first, "last": last},
+            causes=("high-rate", "many-updates", "old-samples"),
+        )
 
 
 OFTEN = 0.5
