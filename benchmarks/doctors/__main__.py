@@ -5,15 +5,17 @@
 
 Whose state is known:
     planted    runs of TRL and of our trainer, healthy and with one fault each (faults.yaml)     FOLDER/runs
+    seeds      the same from other seeds                                                         FOLDER/seeds
     stranger   the same by somebody who had not read the checks (stranger.yaml)                  FOLDER/stranger
     hacked     runs that learn to cheat with sound twins (cheats.yaml), once more with a column
                of what is right                                                                 FOLDER/hacked
     scenarios  what the doctors themselves publish (scenarios.py, tools.yaml)                    FOLDER/scenarios
     public     logs of public repositories (public.yaml)                                         FOLDER/public
 
-What FOLDER has not is trained, written or fetched; what a doctor said of a run already is not asked
-again. So the command can be stopped and started again. Ours is asked anew each time. The rule of
-judgement: tools.yaml and table.py.
+What FOLDER has not is trained, written or fetched; what lies elsewhere, `--runs SET=PATH` names, and
+none of it is made. What a doctor said of a run already is not asked again. So the command can be
+stopped and started again. Ours is asked anew each time. `--page FILE` has the table put between the
+marks of a page. The rule of judgement: tools.yaml and table.py.
 """
 
 import argparse
@@ -44,14 +46,16 @@ import yaml
 from benchmarks.doctors.job import Job
 from benchmarks.doctors.look import Case, Seen, list_scenarios, list_told, look
 from benchmarks.doctors.table import FOLDER as HERE
-from benchmarks.doctors.table import OURS, TOOLS, write_table
+from benchmarks.doctors.table import OURS, TOOLS, put_into_page, write_rows, write_table
 
 MADE = {
-    "planted": ("runs", ("trl_jobs", "our_jobs"), "faults.yaml"),
-    "stranger": ("stranger", ("stranger",), "stranger.yaml"),
-    "hacked": ("hacked", ("cheats",), "cheats.yaml"),
+    "planted": ("runs", ("trl_jobs", "our_jobs"), "faults.yaml", 0),
+    "seeds": ("seeds", ("trl_jobs", "our_jobs"), "faults.yaml", 300),
+    "stranger": ("stranger", ("stranger",), "stranger.yaml", 0),
+    "hacked": ("hacked", ("cheats",), "cheats.yaml", 0),
 }
-"""Sets of runs that are trained: folder, modules with `jobs(models, more)`, labels."""
+"""Sets of runs that are trained: folder, modules with `jobs(models, more)`, labels, what is added to
+every seed."""
 SETS = (*MADE, "scenarios", "public")
 RAW = "https://raw.githubusercontent.com"
 
@@ -73,6 +77,8 @@ def main() -> None:
         help="install a doctor's own package from a folder",
     )
     parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS)
+    parser.add_argument("--runs", nargs="+", default=[], metavar="SET=PATH", help="where they lie")
+    parser.add_argument("--page", type=Path, help="a page with the marks of the table")
     parser.add_argument(
         "--only", nargs="+", metavar="NAME", help="runs whose names contain one of these"
     )
@@ -84,6 +90,18 @@ def main() -> None:
     if arguments.install:
         _install(arguments.folder, dict(one.split("=", 1) for one in arguments.sources))
         return
+    try:
+        _judge_all(arguments)
+    except KeyboardInterrupt:
+        sys.exit("stopped; the same command goes on from here")
+
+
+def _judge_all(arguments: argparse.Namespace) -> None:
+    arguments.runs = {
+        name: Path(path) for name, path in (one.split("=", 1) for one in arguments.runs)
+    }
+    if unknown := arguments.runs.keys() - set(SETS):
+        sys.exit(f"--runs: no set {', '.join(unknown)}")
     began, failed = time.perf_counter(), dict[str, str]()
     cases = [
         case
@@ -103,11 +121,14 @@ def main() -> None:
     for tool in TOOLS:
         if tool != OURS and arguments.tools is not None:
             answers[tool] = _ask(tool, cases, arguments)
-    lines = list(write_table(cases, answers))
+    table = list(write_table(cases, answers))
+    lines = [*table, "", *write_rows(cases, answers)]
     if idle:
         lines.append(f"without a fault, did not learn, and count as neither: {', '.join(idle)}")
     (arguments.folder / "table.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
+    if arguments.page:
+        put_into_page(table, arguments.page)
     print(f"\n{(time.perf_counter() - began) / 60:.1f} minutes", file=sys.stderr)
     if failed:
         sys.exit(f"{len(failed)} runs could not be made: {failed}")
@@ -157,7 +178,9 @@ def _list_cases(name: str, arguments: argparse.Namespace, failed: dict[str, str]
             yield from list_scenarios(tool, made, about["scenarios"])
     elif name == "public" and (HERE / "public.yaml").is_file():
         for entry in yaml.safe_load((HERE / "public.yaml").read_text()):
-            yield from _list_public(entry, folder / "public", failed)
+            yield from _list_public(
+                entry, arguments.runs.get("public", folder / "public"), failed
+            )
     elif name in MADE and (HERE / MADE[name][2]).is_file():
         yield from _list_made(name, arguments, failed)
 
@@ -174,24 +197,36 @@ def _list_public(entry: Mapping[str, Any], folder: Path, failed: dict[str, str])
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(found)
-    label = {} if entry["healthy"] else {"what": entry["why"], **entry}
-    state = path if path.name == "trainer_state.json" else None
-    yield Case("public", entry["id"], entry["kind"], path, label, state=state)
+    yield Case(
+        group="public",
+        name=entry["id"],
+        kind=entry["kind"],
+        path=path,
+        label={} if entry["judgement"] == "healthy" else {"what": entry["why"], **entry},
+        stage=entry.get("stage", ""),
+        state=path if path.name == "trainer_state.json" else None,
+        known=entry["judgement"] != "unknown",
+    )
 
 
 def _list_made(name: str, arguments: argparse.Namespace, failed: dict[str, str]) -> Iterator[Case]:
-    within, modules, labels = MADE[name]
+    within, modules, labels, more = MADE[name]
+    runs = arguments.runs.get(name, arguments.folder / within)
     jobs: list[Job] = []
     for module in modules:
         found = importlib.import_module(f"benchmarks.doctors.{module}")
-        jobs += found.jobs(arguments.folder / "models", arguments.seeds_from)
+        jobs += found.jobs(arguments.folder / "models", arguments.seeds_from + more)
     faults = yaml.safe_load((HERE / labels).read_text())
     faults = faults.get("faults", faults)
     if arguments.only:
         jobs = [job for job in jobs if any(part in f"{name}/{job.name}" for part in arguments.only)]
     for number, job in enumerate(jobs, 1):
-        folder = arguments.folder / within / job.name
-        if not arguments.list:
+        folder = runs / job.name
+        if name in arguments.runs:
+            if not folder.is_dir():
+                failed[job.name] = f"{runs} has it not"
+                continue
+        elif not arguments.list:
             try:
                 if (seconds := _make(job, folder)) is not None:
                     _report(f"[{name} {number}/{len(jobs)}] {job.name}: {seconds:.0f} s")
@@ -199,7 +234,7 @@ def _list_made(name: str, arguments: argparse.Namespace, failed: dict[str, str])
                 failed[job.name] = f"{type(error).__name__}: {error}"
                 _report(f"[{name} {number}/{len(jobs)}] {job.name} FAILED: {failed[job.name]}")
                 continue
-        beside = folder.parent.with_name(f"{within}.states") / f"{job.name}.json"
+        beside = runs.with_name(f"{runs.name}.states") / f"{job.name}.json"
         states = [one for one in (beside, folder / "trainer_state.json") if one.is_file()]
         case = Case(
             group=name,
@@ -307,6 +342,7 @@ def _ask(tool: str, cases: Sequence[Case], arguments: argparse.Namespace) -> dic
                 answer = json.loads(line)
                 answers[answer["name"]] = answer | {"of": todo[answer["name"]][0]}
                 file.write(json.dumps(answers[answer["name"]]) + "\n")
+                file.flush()
                 _count(tool, number, len(todo))
     for name in todo:  # one that ends the process ends what comes after it
         answers.setdefault(name, {"found": [], "crash": "the process ended"})

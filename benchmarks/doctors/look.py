@@ -52,6 +52,8 @@ class Case:
     """What is right of each completion, where that is told."""
     maker: str = ""
     """The doctor that published it."""
+    known: bool = True
+    """Whether it is known to be sound or not; else it counts as neither."""
     must_learn: bool = False
     """Whether a sound run counts only where it learnt."""
 
@@ -75,8 +77,10 @@ def look(case: Case, told: Path) -> Seen:
     answer: dict[str, Any] = {"name": case.key, "found": []}
     try:
         history = read(case)
-        if not (told / "trainer_state.json").is_file():
-            tell(case, history, told)
+        if not told.is_dir():
+            half = told.with_name(f"{told.name}.half")
+            tell(case, history, half)
+            half.rename(told)
         answer["found"] = [
             [
                 f"{one.check}:{one.code}",

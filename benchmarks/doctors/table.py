@@ -81,14 +81,15 @@ Answers = Mapping[str, Mapping[str, Answer]]
 """By tool and run."""
 VIEWS = {
     "planted": "planted",
-    "stranger's": "stranger",
+    "planted, other seeds": "seeds",
+    "a stranger's": "stranger",
+    "hacked": "hacked",
+    "hacked, told what is right": "hacked, told",
     "others' scenarios": "scenarios",
     "scenarios, its own too": "scenarios",
     "public logs": "public",
-    "hacked": "hacked",
-    "hacked, told what is right": "hacked, told",
 }
-"""Columns of the table, and which runs each is of."""
+"""Sets of the table, and which runs each is of."""
 OTHERS = "others' scenarios"
 """Of this one what a tool published itself is left out."""
 COLUMNS = ("named", "cause", "fatal", "warned", "accused")
@@ -98,56 +99,64 @@ HEADS = (
     "of sound ones: fatal",
     "warned, nothing fatal",
     "accused of hacking",
+    "unread, crashed",
 )
+MARKS = "<!-- doctors: made by python -m benchmarks.doctors -->", "<!-- doctors: end -->"
 
 
 def write_table(cases: Sequence[Case], answers: Answers) -> Iterator[str]:
-    """Markdown, line by line: shares of all sets, then each set with counts and intervals, then each
-    fault."""
-    verdicts = {
-        (tool, case.key): judge(tool, case.label, answers[tool][case.key])
-        for tool in answers
-        for case in cases
-    }
-    shares: dict[tuple[str, str], dict[str, list[bool]]] = {}
+    """Markdown, line by line: a row for each set and tool."""
+    yield f"| runs | tool | {' | '.join(HEADS)} |"
+    yield "|---|---|" + "---|" * len(HEADS)
     for view, group in VIEWS.items():
         for tool in answers:
             among = [
-                (case, verdicts[tool, case.key])
+                (case, judge(tool, case.label, answers[tool][case.key]))
                 for case in cases
                 if case.group == group and not (view == OTHERS and case.maker == tool)
             ]
             if among:
-                shares[view, tool] = measure(among)
-    shown = [view for view in VIEWS if any(view == name for name, _ in shares)]
-    yield f"| named / first cause / fatal / warned | {' | '.join(shown)} | unread | crashed |"
-    yield "|---|" + "---|" * (len(shown) + 2)
-    for tool in answers:
-        cells = [_short(shares.get((view, tool), {})) for view in shown]
-        mine = [verdicts[tool, case.key] for case in cases]
-        counts = (sum(not one.read for one in mine), sum(one.crashed for one in mine))
-        yield f"| {tool} | {' | '.join(cells)} | {counts[0]} | {counts[1]} |"
-    for view in shown:
-        yield from ("", f"**{view}**", "", f"| | {' | '.join(HEADS)} |")
-        yield "|---|" + "---|" * len(HEADS)
-        for tool in answers:
-            if (view, tool) in shares:
-                cells = [_long(shares[view, tool][column]) for column in COLUMNS]
-                yield f"| {tool} | {' | '.join(cells)} |"
-    yield from ("", f"| run | what | {' | '.join(answers)} | first of {OURS} |")
+                shares = measure(among)
+                cells = [_share(shares[column]) for column in COLUMNS]
+                unread = sum(not one.read for _, one in among)
+                crashed = sum(one.crashed for _, one in among)
+                yield f"| {view} | {tool} | {' | '.join(cells)} | {unread}, {crashed} |"
+
+
+def write_rows(cases: Sequence[Case], answers: Answers) -> Iterator[str]:
+    """Markdown, line by line: each run with a fault or of an unknown state, then what stood on sound
+    ones."""
+    yield f"| run | what | {' | '.join(answers)} | first of {OURS} |"
     yield "|---|---|" + "---|" * (len(answers) + 1)
     for case in cases:
         if case.label:
-            mine = [verdicts[tool, case.key] for tool in answers]
-            cells = [_mark(one) for one in mine]
+            mine = [judge(tool, case.label, answers[tool][case.key]) for tool in answers]
+            cells = [_mark(one, case.known) for one in mine]
             first = f"{mine[0].first} {mine[0].level}"
             yield f"| {case.key} | {case.label['what']} | {' | '.join(cells)} | {first} |"
     yield ""
     yield from _alarms(cases, answers)
 
 
+def put_into_page(table: Sequence[str], page: Path) -> None:
+    """Put the table between the marks of a page.
+
+    Raises:
+        ValueError: the page has not both.
+    """
+    text = page.read_text()
+    begin, end = MARKS
+    before, found, rest = text.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise ValueError(f"{page} has no line {begin if not found else end}")
+    page.write_text("\n".join((f"{before}{begin}", "", *table, "", f"{end}{after}")))
+
+
 def measure(among: Sequence[tuple[Case, Verdict]]) -> dict[str, list[bool]]:
-    """What a tool got right of runs with a fault, and wrong of sound ones."""
+    """What a tool got right of runs with a fault, and wrong of sound ones; those of an unknown state
+    count as neither."""
+    among = [(case, one) for case, one in among if case.known]
     broken = [one for case, one in among if case.label]
     sound = [one for case, one in among if not case.label]
     return {
@@ -159,21 +168,18 @@ def measure(among: Sequence[tuple[Case, Verdict]]) -> dict[str, list[bool]]:
     }
 
 
-def _short(shares: Mapping[str, Sequence[bool]]) -> str:
-    found = [shares[name] for name in COLUMNS[:4] if name in shares]
-    return " / ".join(f"{sum(one) / len(one):.2f}" if one else "–" for one in found)
-
-
-def _long(flags: Sequence[bool]) -> str:
+def _share(flags: Sequence[bool]) -> str:
     if not flags:
         return "–"
     rate = rate_interval(flags)
-    return f"{sum(flags)} of {len(flags)}, {rate.mean:.2f} [{rate.low:.2f}, {rate.high:.2f}]"
+    return f"{sum(flags)}/{len(flags)}: {rate.mean:.2f} [{rate.low:.2f}, {rate.high:.2f}]"
 
 
-def _mark(one: Verdict) -> str:
+def _mark(one: Verdict, known: bool) -> str:
     if one.crashed:
         return "crashed"
+    if not known:
+        return f"unknown: {one.level or 'nothing'}" if one.read else "unread"
     words = [word for word in ("named", "cause") if getattr(one, word)]
     return ", ".join(words) or ("–" if one.read else "unread")
 
