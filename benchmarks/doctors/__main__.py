@@ -178,9 +178,7 @@ def _list_cases(name: str, arguments: argparse.Namespace, failed: dict[str, str]
             yield from list_scenarios(tool, made, about["scenarios"])
     elif name == "public" and (HERE / "public.yaml").is_file():
         for entry in yaml.safe_load((HERE / "public.yaml").read_text()):
-            yield from _list_public(
-                entry, arguments.runs.get("public", folder / "public"), failed
-            )
+            yield from _list_public(entry, arguments.runs.get("public", folder / "public"), failed)
     elif name in MADE and (HERE / MADE[name][2]).is_file():
         yield from _list_made(name, arguments, failed)
 

@@ -299,7 +299,8 @@ def ask_rlwatch(told: Told) -> list[Finding] | None:
 
 def ask_rlvr_audit(told: Told) -> list[Finding] | None:
     """Rewards by prompt. It has no levels: the verdict on most prompts counts as a warning, others
-    as notes. The sentences are those of its manual."""
+    as notes. The sentences are those of its manual. It takes rewards for chances: those above 1 are
+    divided by the largest."""
     import numpy as np
     from rlvr_audit.core import audit_portfolio
 
@@ -316,13 +317,14 @@ def ask_rlvr_audit(told: Told) -> list[Finding] | None:
         size = max(set(sizes), key=sizes.count) if sizes else 0
         if size < 2:
             return None
+        largest = max(1.0, *(row["reward"] for rows in groups.values() for row in rows))
         prompts = defaultdict[str, list[Row]](list)
         for (_, prompt), rows in groups.items():
             prompts[prompt] += rows[: len(rows) // size * size]
         records = [
             {
                 "prompt_id": prompt,
-                "rewards": [row["reward"] for row in rows],
+                "rewards": [row["reward"] / largest for row in rows],
                 "trajectory_hashes": [
                     hashlib.md5(row["text"].encode()).hexdigest() for row in rows
                 ],

@@ -86,12 +86,12 @@ VIEWS = {
     "hacked": "hacked",
     "hacked, told what is right": "hacked, told",
     "others' scenarios": "scenarios",
-    "scenarios, its own too": "scenarios",
+    "scenarios, with its own": "scenarios",
     "public logs": "public",
 }
 """Sets of the table, and which runs each is of."""
-OTHERS = "others' scenarios"
-"""Of this one what a tool published itself is left out."""
+OTHERS, OWN = "others' scenarios", "scenarios, with its own"
+"""Of the one what a tool published itself is left out; the other is of those that published some."""
 COLUMNS = ("named", "cause", "fatal", "warned", "accused")
 HEADS = (
     "of those with a fault: named",
@@ -115,7 +115,7 @@ def write_table(cases: Sequence[Case], answers: Answers) -> Iterator[str]:
                 for case in cases
                 if case.group == group and not (view == OTHERS and case.maker == tool)
             ]
-            if among:
+            if among and (view != OWN or any(case.maker == tool for case, _ in among)):
                 shares = measure(among)
                 cells = [_share(shares[column]) for column in COLUMNS]
                 unread = sum(not one.read for _, one in among)
@@ -154,9 +154,9 @@ def put_into_page(table: Sequence[str], page: Path) -> None:
 
 
 def measure(among: Sequence[tuple[Case, Verdict]]) -> dict[str, list[bool]]:
-    """What a tool got right of runs with a fault, and wrong of sound ones; those of an unknown state
-    count as neither."""
-    among = [(case, one) for case, one in among if case.known]
+    """What a tool got right of runs with a fault, and wrong of sound ones. Those of an unknown state
+    and those that it cannot read count as neither."""
+    among = [(case, one) for case, one in among if case.known and one.read]
     broken = [one for case, one in among if case.label]
     sound = [one for case, one in among if not case.label]
     return {

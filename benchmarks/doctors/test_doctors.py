@@ -1,6 +1,7 @@
 """The rule by which doctors are judged, and that it knows all that they can say."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +10,25 @@ import yaml
 
 from benchmarks.doctors import ask, our_jobs, scenarios, trl_jobs
 from benchmarks.doctors.look import Case, measure_change
-from benchmarks.doctors.table import FOLDER, OURS, TOLD, TOOLS, flatten, judge, list_words, measure
+from benchmarks.doctors.table import (
+    FOLDER,
+    MARKS,
+    OURS,
+    TOLD,
+    TOOLS,
+    flatten,
+    judge,
+    list_words,
+    measure,
+    put_into_page,
+    write_table,
+)
 from plumbline.checks.diagnosis.rules import CHECKS
-from plumbline.checks.messages import find_message
+from plumbline.checks.messages import find_message, read_messages
 
 LABEL = {"symptoms": ["no-spread", "unsolved"], "cause": ["too hard|sparse", ["levels"]]}
+WORDLESS = {"prompts", "slower", "unfinished", "wrong-language"}
+"""Checks of ours with findings that none of the words is for."""
 LABELS = {
     path.name: {name: one for name, one in found.get("faults", found).items() if name != "_"}
     for path in sorted(FOLDER.glob("*.yaml"))
@@ -78,10 +93,18 @@ def test_what_is_not_in_the_list_is_no_silent_miss() -> None:
 def test_all_checks_and_codes_have_words() -> None:
     known = TOOLS[OURS]["findings"]
     names = {check.name for check in CHECKS}
-    assert {one.partition(":")[0] for one in known} == names
+    loud = [
+        f"{name}:{code}"
+        for name in sorted(names)
+        for code, message in read_messages()[name]["found"].items()
+        if "fix" in message  # without one it is a note
+    ]
+    assert len(loud) > 100
+    wordless = {one for one in loud if not list_words(OURS, one)}
+    assert {one.partition(":")[0] for one in wordless} <= WORDLESS
     for one in known:
         name, _, code = one.partition(":")
-        if code:
+        if code and name in names:
             assert find_message(name, code), one
 
 
@@ -121,6 +144,38 @@ def test_broken_and_sound_runs_are_counted_apart(tmp_path: Path) -> None:
         "warned": [False],
         "accused": [False],
     }
+
+
+def test_what_is_unknown_or_unread_counts_as_neither(tmp_path: Path) -> None:
+    case = Case("public", "a", "rl", tmp_path, LABEL)
+    loud = judge(OURS, LABEL, {"found": [said("no-signal", "fatal")]})
+    unread = judge(OURS, LABEL, {"found": None})
+    assert not any(measure([(replace(case, known=False), loud), (case, unread)]).values())
+
+
+def test_the_table_is_put_between_its_marks(tmp_path: Path) -> None:
+    case = Case("planted", "a", "rl", tmp_path, LABEL)
+    table = list(write_table([case], {OURS: {case.key: {"found": [said("no-signal")]}}}))
+    page = tmp_path / "page.md"
+    page.write_text("\n".join(("before", *MARKS, "after", "")))
+    for _ in range(2):
+        put_into_page(table, page)
+        lines = page.read_text().splitlines()
+        assert lines == ["before", MARKS[0], "", *table, "", MARKS[1], "after"]
+    assert table[-1].startswith(f"| planted | {OURS} | 1/1: 1.00 [0.21, 1.00] | 0/1")
+    page.write_text("no marks")
+    with pytest.raises(ValueError, match="has no line"):
+        put_into_page(table, page)
+
+
+def test_public_logs_are_of_three_kinds() -> None:
+    path = FOLDER / "public.yaml"
+    for entry in yaml.safe_load(path.read_text()) if path.is_file() else ():
+        assert re.fullmatch(r"[\w.-]+", entry["id"])
+        assert entry["judgement"] in ("healthy", "broken", "unknown"), entry["id"]
+        assert bool(entry.get("symptoms")) == (entry["judgement"] == "broken"), entry["id"]
+        assert set(entry.get("symptoms", ())) <= set(TOLD["symptoms"]), entry["id"]
+        assert {"repo", "commit", "path", "kind", "why"} <= entry.keys(), entry["id"]
 
 
 def test_a_run_of_eight_rows_has_not_learnt() -> None:
