@@ -24,15 +24,16 @@ import importlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 import urllib.request
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from multiprocessing import Pool
 from pathlib import Path
 from typing import Any
 
@@ -292,14 +293,17 @@ def _everything_into(path: Path) -> Iterator[None]:
 
 def _look_at_all(cases: Sequence[Case], folder: Path) -> dict[str, Seen]:
     seen = {}
-    with ProcessPoolExecutor() as pool:
-        told = [folder / "told" / case.key for case in cases]
-        for number, (case, one) in enumerate(
-            zip(cases, pool.map(look, cases, told), strict=True), 1
-        ):
-            seen[case.key] = one
+    todo = [(case, folder / "told" / case.key) for case in cases]
+    # Ctrl-C is the parent's, which ends them
+    with Pool(initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)) as pool:
+        for number, (key, one) in enumerate(pool.imap_unordered(_look, todo), 1):
+            seen[key] = one
             _count("examined", number, len(cases))
     return seen
+
+
+def _look(todo: tuple[Case, Path]) -> tuple[str, Seen]:
+    return todo[0].key, look(*todo)
 
 
 def _ask(tool: str, cases: Sequence[Case], arguments: argparse.Namespace) -> dict[str, Any]:
