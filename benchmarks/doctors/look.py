@@ -1,115 +1,118 @@
-"""What our checks say of a run, when they could first say it, whether it learnt, and what its
-trainer said."""
+"""Runs whose state is known, what our checks say of them, and what the other doctors are told."""
 
 import json
 import math
-import re
-from collections import Counter
-from collections.abc import Collection, Iterator
+import shutil
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
-from benchmarks.doctors.job import Job
 from plumbline.checks.check import examine
-from plumbline.checks.diagnosis.history import History, Series
+from plumbline.checks.diagnosis import readers
+from plumbline.checks.diagnosis.history import History, Sample, Series
 from plumbline.checks.diagnosis.readers import read_histories
 from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.evaluation.statistics import Interval, t_quantile
 
-SAID = "said.txt"
-"""What the trainer wrote to the terminal; there once the run is done."""
-TRL_NAMES = {
-    "train/reward": "reward",
-    "train/reward_std": "reward_std",
-    "train/frac_reward_zero_std": "frac_reward_zero_std",
-    "train/completion_length": "completions/mean_length",
-    "train/frac_truncated": "completions/clipped_ratio",
-    "train/entropy": "entropy",
-    "train/kl": "kl",
-    "train/clip_fraction": "clip_ratio/region_mean",
-    "train/sampler_scorer_gap": "sampling/sampling_logp_difference/mean",
-    "train/loss": "loss",
-    "train/grad_norm": "grad_norm",
-    "train/learning_rate": "learning_rate",
-    "train/epoch": "epoch",
-    "eval/mean_reward": "eval_reward",
+NAMES = yaml.safe_load((Path(readers.__file__).parent / "names.yaml").read_text())["series"]
+TRL_NAMES = {ours: trl for trl, ours in reversed(NAMES.items()) if isinstance(ours, str)}
+"""The first name of each series that the readers know is TRL's, where TRL has one."""
+SETTINGS = {
+    "rl.group_size": "num_generations",
+    "rl.beta": "beta",
+    "sampling.max_tokens": "max_completion_length",
+    "rl.optimiser.learning_rate": "learning_rate",
 }
+TRUTH = "correct"
+"""What is right, as a column."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A run whose state is known."""
+
+    group: str
+    """planted, stranger, hacked, ..."""
+    name: str
+    kind: str
+    """rl or sft."""
+    path: Path
+    """Its records, for us."""
+    label: Mapping[str, Any]
+    """what, symptoms and cause of its fault; empty of a sound one."""
+    stage: str = ""
+    """Which of its stages is looked at."""
+    state: Path | None = None
+    """Its trainer_state.json, where it has one."""
+    truth: Path | None = None
+    """What is right of each completion, where that is told."""
+    maker: str = ""
+    """The doctor that published it."""
+    known: bool = True
+    """Whether it is known to be sound or not; else it counts as neither."""
+    must_learn: bool = False
+    """Whether a sound run counts only where it learnt."""
+
+    @property
+    def key(self) -> str:
+        """Its name among all."""
+        return f"{self.group}/{self.name}"
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What we saw of a run."""
+    """What was read of a run, and what we say of it."""
 
-    job: Job
-    steps: int
-    found: dict[str, tuple[str, int | None]]
-    """Checks with a fatal finding or a warning at the end: the level, and the first step at which
-    the records so far gave one; None where only the evaluation at the end shows it."""
-    passing: frozenset[tuple[str, str]]
-    """Findings and their levels that the records so far gave at some step, and not at the end."""
-    notes: tuple[str, ...]
-    change: Interval
-    """Of the reward, or of the loss, from the first third of the steps to the last."""
-
-    @property
-    def learnt(self) -> bool:
-        return self.change.low > 0 if self.job.stage == "rl" else self.change.high < 0
-
-    def worst(self, level: str) -> list[str]:
-        return [name for name, (of, _) in self.found.items() if of == level]
+    answer: Mapping[str, Any]
+    """As those of `ask.py`."""
+    learnt: bool
 
 
-def look(job: Job, folder: Path) -> Seen:
-    """Examine a finished run, and its records up to each of its steps."""
-    history = read(job, folder)
-    findings = examine(history, CHECKS).findings
-    loud = {one.check: one.level for one in reversed(findings) if one.level != "note"}
-    first: dict[str, int] = {}
-    before: set[tuple[str, str]] = set()
-    for step in sorted({int(step) for series in history.series.values() for step in series.steps})[
-        :-1
-    ]:
-        for one in examine(_up_to(history, step), CHECKS).findings:
-            if one.level != "note":
-                first.setdefault(one.check, step)
-                before.add((one.check, one.level))
-    last = replace(history, finals=())
-    seen_at_the_end = {one.check for one in examine(last, CHECKS).findings if one.level != "note"}
-    steps = {
-        name: first.get(name, history.last_step if name in seen_at_the_end else None)
-        for name in loud
-    }
-    values = history["reward" if job.stage == "rl" else "loss"].values
-    return Seen(
-        job=job,
-        steps=history.logged_steps,
-        found={name: (level, steps[name]) for name, level in loud.items()},
-        passing=frozenset((name, level) for name, level in before if name not in loud),
-        notes=tuple(one.check for one in findings if one.level == "note"),
-        change=_change(values[np.isfinite(values)]),
-    )
+def look(case: Case, told: Path) -> Seen:
+    """Examine a run, and write what the others are told of it."""
+    answer: dict[str, Any] = {"name": case.key, "found": []}
+    try:
+        history = read(case)
+        if not told.is_dir():
+            half = told.with_name(f"{told.name}.half")
+            tell(case, history, half)
+            half.rename(told)
+        answer["found"] = [
+            [
+                f"{one.check}:{one.code}",
+                one.level,
+                one.since,
+                ". ".join([one.what, *one.explain_causes(), one.fix, *map(str, one.change)]),
+            ]
+            for one in examine(history, CHECKS).findings
+        ]
+    except Exception as error:  # noqa: BLE001 - a breakdown is a column of the table
+        return Seen(answer | {"crash": f"{type(error).__name__}: {error}"[:200]}, learnt=True)
+    values = history["reward" if case.kind == "rl" else "loss"].values
+    change = measure_change(values[np.isfinite(values)])
+    return Seen(answer, change.low > 0 if case.kind == "rl" else change.high < 0)
 
 
-def read(job: Job, folder: Path) -> History:
-    """The stage of a run that a job is about."""
-    return next(history for history in read_histories(folder) if history.name == job.stage)
+def read(case: Case) -> History:
+    """The stage of a run that a case is about, with what is right where that is told."""
+    histories = read_histories(case.path)
+    history = next((one for one in histories if one.name == case.stage), histories[-1])
+    if case.truth is None:
+        return history
+    right = [json.loads(line)["right"] for line in case.truth.read_text().splitlines()]
+    told = zip(history.samples, right, strict=True)
+    samples = [replace(one, others={**one.others, TRUTH: value}) for one, value in told]
+    steps = sorted({one.step for one in samples})
+    means = [np.mean([one.others[TRUTH] for one in samples if one.step == step]) for step in steps]
+    series = {**history.series, f"correctness/{TRUTH}": Series(np.array(steps), np.array(means))}
+    return replace(history, series=series, samples=samples)
 
 
-def _up_to(history: History, step: int) -> History:
-    series = {
-        name: Series(one.steps[one.steps <= step], one.values[one.steps <= step])
-        for name, one in history.series.items()
-    }
-    samples = [one for one in history.samples if one.step <= step]
-    # those are there before the first step
-    references = [one for one in history.finals if one.stage == "reference"]
-    return replace(history, series=series, samples=samples, finals=references, finished=None)
-
-
-def _change(values: np.ndarray) -> Interval:
+def measure_change(values: np.ndarray) -> Interval:
     """The last third's mean less the first's, with Welch's interval."""
     third = len(values) // 3
     if third < 3:
@@ -122,59 +125,54 @@ def _change(values: np.ndarray) -> Interval:
     return Interval(mean, mean - reach, mean + reach, len(values))
 
 
-def as_trainer_state(job: Job, run: Path, folder: Path) -> dict[str, str]:
-    """The run in TRL's names for the doctors that read those only; returns what `ask.py` is told of
-    it."""
+def tell(case: Case, history: History, folder: Path) -> None:
+    """Write a run in TRL's names for the doctors that read those only."""
     folder.mkdir(parents=True, exist_ok=True)
-    state = folder / "trainer_state.json"
-    if job.trainer == "trl":
-        state.write_text((run / "trainer_state.json").read_text())
-    else:
-        rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-        rows = [dict(_translated(row)) for row in rows if row["stage"] == job.stage]
-        state.write_text(json.dumps({"log_history": rows, "global_step": rows[-1]["step"]}))
     with (folder / "completions.jsonl").open("w") as file:
-        for one in read(job, run).samples:
-            file.write(
-                json.dumps({"step": one.step, "text": one.text, "reward": one.reward}) + "\n"
+        file.writelines(json.dumps(_completion(one)) + "\n" for one in history.samples)
+    path = folder / "trainer_state.json"
+    if case.state is not None and case.truth is None:
+        shutil.copyfile(case.state, path)
+        return
+    rows: dict[int, dict[str, Any]] = {}
+    if case.state is not None:
+        for row in json.loads(case.state.read_text())["log_history"]:
+            rows.setdefault(row["step"], {}).update(row if "train_runtime" not in row else {})
+        history = replace(history, series={f"reward/{TRUTH}": history[f"correctness/{TRUTH}"]})
+    for name, series in history.series.items():
+        for step, value in zip(series.steps.tolist(), series.values.tolist(), strict=True):
+            rows.setdefault(step, {"step": step})[_trl_name(name)] = value
+    settings = {SETTINGS[name]: one for name, one in history.settings.items() if name in SETTINGS}
+    ordered = [rows[step] for step in sorted(rows)]
+    path.write_text(json.dumps({**settings, "log_history": ordered}))
+
+
+def _completion(one: Sample) -> dict[str, Any]:
+    found = {"step": one.step, "prompt": one.prompt, "text": one.text, "reward": one.reward}
+    return found | ({"true": one.others[TRUTH]} if TRUTH in one.others else {})
+
+
+def _trl_name(name: str) -> str:
+    if name.startswith("reward/"):
+        return f"rewards/{name.removeprefix('reward/')}/mean"
+    if name.startswith("preference/"):
+        short = {"margin": "margins", "accuracy": "accuracies"}
+        return f"rewards/{short.get(name[11:], name[11:])}"
+    return TRL_NAMES.get(name) or name.removeprefix("correctness/").replace("eval/", "eval_")
+
+
+def list_told(case: Case, told: Path) -> dict[str, str]:
+    """What `ask.py` is told of a case."""
+    return {"name": case.key, "kind": case.kind, "folder": str(told)}
+
+
+def list_scenarios(maker: str, folder: Path, labels: Mapping[str, Any]) -> Iterator[Case]:
+    """What a doctor publishes, as `scenarios.py` wrote it."""
+    for path in sorted(folder.iterdir()):
+        name = path.name.rpartition("-")[0]
+        if name in labels:
+            label = {"what": f"{maker}: {name}", "symptoms": labels[name]} if labels[name] else {}
+            state = path / "trainer_state.json"
+            yield Case(
+                "scenarios", f"{maker}/{path.name}", "rl", state, label, state=state, maker=maker
             )
-    return {"name": job.name, "kind": "rl" if job.stage == "rl" else "sft", "state": str(state)}
-
-
-def _translated(row: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    yield "step", row["step"]
-    for name, value in row.items():
-        words = name.split("/")
-        if value is None:
-            continue
-        if name in TRL_NAMES:
-            yield TRL_NAMES[name], value
-        elif words[:2] == ["train", "reward"] and len(words) == 3:
-            yield f"rewards/{words[2]}/mean", value
-
-
-def said(job: Job, folder: Path) -> list[str]:
-    """The lines of a trainer's output, numbers and paths left out; of our own its events and why it
-    stopped."""
-    lines = (folder / SAID).read_text(errors="replace").splitlines()
-    if job.trainer == "trl":
-        return [
-            _bare(line)
-            for line in lines
-            if line.strip() and not line.startswith("{'") and "%|" not in line
-        ]
-    events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
-    stopped = [line for line in lines if line.startswith("STOPPED")]
-    return [f"{one['kind']}: {_bare(one['message'])}" for one in events] + [
-        _bare(line) for line in stopped
-    ]
-
-
-def _bare(line: str) -> str:
-    return re.sub(r"\d[\d.e+-]*", "#", re.sub(r"/\S+/", "", line)).strip()[:160]
-
-
-def unusual(lines: Collection[str], healthy: Collection[str]) -> list[str]:
-    """What a healthy run of the trainer never said, once each."""
-    known = set(healthy)
-    return list(Counter(line for line in lines if line not in known))

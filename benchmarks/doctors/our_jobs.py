@@ -53,9 +53,12 @@ def _credited(change: Callable[[int, Any], Any]) -> Iterator[None]:
 
     original, calls = rl.weigh_rollouts, []
 
-    def changed(*arguments: Any) -> Any:
+    def changed(*arguments: Any, **how: Any) -> Any:
         calls.append(1)
-        return [change(len(calls), one) for one in original(*arguments)]
+        return [
+            replace(group, rollouts=tuple(change(len(calls), one) for one in group.rollouts))
+            for group in original(*arguments, **how)
+        ]
 
     with mock.patch.object(rl, "weigh_rollouts", changed):
         yield
@@ -75,9 +78,9 @@ def spikes() -> Any:
 @contextmanager
 def _collected(changed: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
     """Rollouts of training drawn otherwise; evaluations as they were."""
-    from plumbline.training import rl
+    from plumbline.training import prompts
 
-    with mock.patch.object(rl, "collect_parts", changed(rl.collect_parts)):
+    with mock.patch.object(prompts, "collect_parts", changed(prompts.collect_parts)):
         yield
 
 
@@ -178,7 +181,7 @@ def plant_other_sampling() -> Iterator[None]:
 
     def evaluate(run: Any, policy: Any, task: Any, examples: Any, key: Any) -> Any:
         last = key.stage == "rl" and key.step is None
-        with mock.patch.object(stage_evaluations, "modes", colder if last else modes):
+        with mock.patch.object(stage_evaluations, "evaluation_modes", colder if last else modes):
             return original(run, policy, task, examples, key)
 
     with mock.patch.object(stage_evaluations, "_evaluate", evaluate):
