@@ -705,6 +705,23 @@ def test_completions_that_are_none_are_named(name):
     assert {one.check for one in examined.findings if one.level == "fatal"} == checks
 
 
+@pytest.mark.parametrize(
+    ("asked", "reward", "fatal"),
+    [
+        ("Do not sort {}. Thank me for the asking.", 1.0, set()),
+        ("Do not sort {}. Thank me for the asking.", 0.0, {"degenerate-output"}),
+        ("Sort {}.", 1.0, {"degenerate-output"}),
+    ],
+)
+def test_a_sentence_that_each_prompt_asks_for_is_no_collapse(asked, reward, fatal):
+    samples = [
+        replace(one, prompt=asked.format(one.prompt))
+        for one in answers(TEXTS["one text for all"][0], lambda prompt: reward)
+    ]
+    findings = examine(replace(healthy(), samples=samples), CHECKS).findings
+    assert {one.check for one in findings if one.code == "one-text"} == fatal
+
+
 def test_a_frequent_right_answer_is_no_collapse():
     """Half of the reviews are positive and have no complaint: one answer is right for all of
     them."""

@@ -194,6 +194,10 @@ def test_a_logged_share_of_cut_prompts():
     assert without(with_series(healthy(), frac_prompts_truncated=np.full(STEPS, 0.001))) == {}
 
 
+def without_epochs(history):
+    return replace(history, series={k: v for k, v in history.series.items() if k != "epoch"})
+
+
 def test_prompts_that_come_again_too_early():
     epoch = {"epoch": lambda v, p: p}
     assert without(stored(drawn(plain), **epoch)) == {}
@@ -211,8 +215,12 @@ def test_prompts_that_come_again_too_early():
     order = np.concatenate([dice.permutation(107) for _ in range(3)])
     shuffled = stored(drawn(plain, lambda n: f"question {order[n]}"), epoch=lambda v, p: 3 * p)
     assert without(shuffled) == {}
+    assert without(without_epochs(shuffled)) == {}
+    assert without(without_epochs(twice)) == {"repeated-prompts": "warning"}
     for times in (1, 2, 3):  # out of all, each time
         anew = dice.integers(0, 320 // times, 320)
+        unknown = stored(drawn(plain, lambda n, anew=anew: f"question {anew[n]}"))
+        assert without(without_epochs(unknown)) == {}
         again = stored(
             drawn(plain, lambda n, anew=anew: f"question {anew[n]}"),
             epoch=lambda v, p, e=times: e * p,

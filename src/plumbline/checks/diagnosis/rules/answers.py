@@ -293,6 +293,9 @@ LONG, FEW = 60, 0.2
 over half."""
 DEGENERATE_OUTPUT_LOOKED_AT = 2000
 """Of the last completions."""
+ASKED = 0.75
+"""Share of the words of a sentence that a prompt must have to ask for it."""
+_A_WORD = re.compile(r"\w+")
 _REPEATED = re.compile(r"(.{1,12}?)\1{19,}", re.DOTALL)
 """The same one to twelve characters twenty times in a row."""
 
@@ -411,11 +414,17 @@ def _find_one_text(last: Sequence[Sample]) -> Callable[[Sample], bool] | None:
     ):
         return None
     earned = [one.reward for one in found if one.reward is not None]
-    return (
-        (lambda one: one.text.strip() == text)
-        if not earned or max(earned) - min(earned) < EQUAL
-        else None
-    )
+    if earned and (max(earned) - min(earned) >= EQUAL or _is_asked_for(text, found)):
+        return None
+    return lambda one: one.text.strip() == text
+
+
+def _is_asked_for(text: str, found: Sequence[Sample]) -> bool:
+    """Whether a sentence is paid that stands, word by word, in nearly every prompt."""
+    words = set(text.casefold().split())
+    asked = [len(words & set(_A_WORD.findall(one.prompt.casefold()))) for one in found]
+    paid = sum((one.reward or 0) > 0.5 for one in found)
+    return len(words) > 2 and paid > len(found) / 2 and min(asked) >= ASKED * len(words)
 
 
 IDENTICAL_SAMPLES_MOST = 0.6

@@ -163,11 +163,15 @@ def find_repeated_prompts(history: History) -> Iterator[Finding]:
         return
     several = len(history.names("task/")) > 1  # each of several tasks has epochs of its own
     if total >= ENOUGH and (epochs or len(draws) >= FEW) and epochs != [0.0] and not several:
-        allowed = ceil(round(epochs[0], 3)) if epochs else 1
-        # Not all trainers mean the same by an epoch; then all prompts come about equally often.
-        usual = min(int(np.percentile(list(draws.values()), 10)), ANOTHER * allowed) + 1
-        often = allowed if len(draws) < FEW else max(allowed, usual)
-        again = sum(max(0, count - often) for count in draws.values())
+        counts = list(draws.values())
+        # Not all trainers mean the same by an epoch, and rows that were made by chance come twice:
+        # then all prompts come about equally often.
+        often = usual = int(2 * np.median(counts))
+        if epochs:
+            allowed = ceil(round(epochs[0], 3))
+            usual = min(usual, ANOTHER * allowed + 1)
+            often = allowed if len(draws) < FEW else max(allowed, usual)
+        again = sum(max(0, count - often) for count in counts)
         if again > SHARE * total:
             yield Finding(
                 level="warning" if len(draws) >= FEW else "note",
