@@ -682,6 +682,11 @@ SHAPES = {
         {"no-rise": "warning.*kl-stands=0.0004"},
         "rate-if-adapter.*kl-",
     ),
+    "a KL that stands, and no rate is known": (
+        {"kl": lambda noise, p, at: 4e-4 * (1.05 - np.exp(-30 * p)), "learning_rate": None},
+        {"no-rise": "warning.*kl-still"},
+        "kl-stands",
+    ),
     "no gradient, and it learns": (
         {"grad_norm": 0.0, **ROSE},
         {"no-signal": "note other-gradient norm-misread"},

@@ -117,22 +117,18 @@ def find_gold_unpaid(history: History) -> Iterator[Finding]:
 def _find_several_golds(samples: Sequence[Sample]) -> Iterator[Finding]:
     """Prompts that have another gold answer at another time, by which their answers do not differ.
 
-    What was read from the completion differs within a group, and the answers to what no prompt
-    shows, as a picture, follow their gold answers.
+    Answers follow what was read from them, and what no prompt shows, as a picture.
     """
-    groups: dict[tuple[str, int], set[str]] = {}
     by_prompt: dict[str, dict[str, list[Sample]]] = {}
     for one in samples:
-        groups.setdefault((one.prompt, one.step), set()).add(one.gold.strip())
         by_prompt.setdefault(one.prompt, {}).setdefault(one.gold.strip(), []).append(one)
-    again = Counter(prompt for prompt, _ in groups)
+    again = Counter(prompt for prompt, _ in {(one.prompt, one.step) for one in samples})
     several = {
         prompt: dict(list(golds.items())[:SEVERAL_MOST])
         for prompt, golds in by_prompt.items()
         if again[prompt] > 1 and any(not is_right(one, next(iter(golds))) for one in golds)
     }
-    within = np.mean([len(golds) > 1 for golds in groups.values()])
-    if len(several) < SEVERAL_ENOUGH or len(samples) < 2 * len(groups) or within > 0.5:
+    if len(several) < SEVERAL_ENOUGH:
         return
     own, other = np.mean(
         [
