@@ -931,7 +931,7 @@ SHAPES = {
     ),
     "it stands still for a while": ({}, {"no-rise": "note"}, "warning|nothing-moves"),
     "weights that stay": (
-        {"kl": None},
+        {"kl": None, "learning_rate": 2e-6},
         {"no-rise": "warning nothing-moves weights-stay.*entropy=0.60.*completion_length=399"},
         "rounded-away|kl-",
     ),

@@ -664,14 +664,12 @@ def find_no_rise(history: History) -> Iterator[Finding]:
 def _find_standstill(history: History, came: RewardOutcome, scale: float) -> dict[str, float]:
     """The entropy and the length of answers, where neither they nor the reward can have changed by
     much, though groups differ and have a gradient; empty where something may move."""
-    low, high = (scale * share for share in STANDS_REWARD)
+    low, high = STANDS_REWARD
     gradient = history["grad_norm"]
     if (
         came.change.n < STANDS_LONG
-        or not (low < came.change.low and came.change.high < high)
-        or not len(history["entropy"])
-        or zero_mask(gradient, NO_GRADIENT).mean() > 0.5
-        or not len(gradient)
+        or not low * scale < came.change.low < came.change.high < high * scale
+        or not (~zero_mask(gradient, NO_GRADIENT)).sum() > len(gradient) / 2
         or not groups_differ_late(history)
         or policy_moved(history)
         or (is_moving(history["kl"].values) and find_kl_anchor(history) is None)
@@ -680,16 +678,12 @@ def _find_standstill(history: History, came: RewardOutcome, scale: float) -> dic
     levels = {}
     for name, most in STANDS.items():
         values = finite_values(history[name].values)
-        if not len(values) and name != "entropy":
-            continue
-        third = len(values) // 3
-        if third < STANDS_LONG // 4:
-            return {}
-        change, level = measure_shift(values, third, third).interval, float(values.mean())
-        if max(-change.low, change.high) > most * abs(level):
-            return {}
-        levels[name] = level
-    return levels
+        if len(values) >= STANDS_LONG:
+            third, levels[name] = len(values) // 3, float(values.mean())
+            change = measure_shift(values, third, third).interval
+            if max(-change.low, change.high) > most * levels[name]:
+                return {}
+    return levels if "entropy" in levels else {}
 
 
 def _has_bfloat16_norms(history: History) -> bool:
