@@ -3,11 +3,14 @@ are read."""
 
 import json
 import math
+import re
 from dataclasses import replace
 
 import pytest
 
+from plumbline.checks.check import examine
 from plumbline.checks.diagnosis.readers import read_histories
+from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.checks.diagnosis.rules.gold import is_right
 from tests.diagnosis.test_more_checks import drawn, log, notes, plain, stored, without
 
@@ -210,6 +213,97 @@ def test_right_answers_that_earn_no_more_than_others(pays, said):
         place = int(one.text) if pays == "the right one" else int(one.text) + one.step
         samples.append(replace(one, reward=float(pays == "all" or place % 4 == 2), gold="2"))
     assert notes(stored(samples)).get("gold-unpaid") == said
+
+
+@pytest.mark.parametrize(
+    ("gold", "text", "found"),
+    [
+        ("another each time", "a letter", True),
+        ("the same", "a letter", False),
+        ("in another form", "a letter", False),
+        # what is asked differs, and no prompt shows it
+        ("another each time", "mostly the gold answer", False),
+        ("read from the completion", "a letter", False),
+        # nobody can be right in the words of a poem
+        ("another each time", "a poem", False),
+    ],
+)
+def test_a_prompt_with_another_gold_answer_each_time(gold, text, found):
+    samples = []
+    for one in drawn(lambda place, n, copy: str(copy), lambda n: f"the question {n % 20}"):
+        place, number = int(one.text), int(one.prompt.split()[-1])
+        said = "abcd"[(number + place * (1 + one.step % 3)) % 4]
+        known = {
+            "the same": "b",
+            "in another form": ("b", "B", " b.")[one.step % 3],
+            "another each time": "abcd"[(number * 7 + one.step) % 4],
+            "read from the completion": said,
+        }[gold]
+        wrote = {
+            "a letter": said,
+            "a poem": f"o {said}, how green",
+            "mostly the gold answer": known if place % 3 else said,
+        }[text]
+        paid = float(wrote.upper() == known.strip(" .").upper())
+        samples.append(replace(one, text=wrote, gold=known, reward=paid))
+    (*said_of,) = [one for one in found_in(samples) if one.code == "several-golds"]
+    assert len(said_of) == found
+    if found:
+        (one,) = said_of
+        assert (one.level, one.evidence["prompts"], one.evidence["of"]) == ("warning", 20, 20)
+        assert one.evidence["own"] == pytest.approx(0.25, abs=0.1)
+        assert one.evidence["own"] - one.evidence["other"] < 0.1
+
+
+def found_in(samples):
+    return [one for one in examine(stored(samples), CHECKS).findings if one.check == "gold-unpaid"]
+
+
+def first_number(text):
+    return text.split()[0]
+
+
+def last_number(text):
+    return re.findall(r"\d+", text)[-1]
+
+
+def tagged(text):
+    return re.findall("<answer>(.*)</answer>", text)[-1]
+
+
+@pytest.mark.parametrize(
+    ("reader", "noise", "found"),
+    [
+        (first_number, 0, "first"),
+        (last_number, 0, "last"),
+        (tagged, 0, None),
+        # a tenth of the verdicts is another's: no reader of numbers is so fickle
+        (first_number, 10, None),
+    ],
+)
+def test_a_reader_that_takes_another_number_of_the_text(reader, noise, found):
+    def text(place, n, copy):
+        one, other = n % 5, n // 5 % 3
+        said = one + other + copy * (copy > 1)
+        return f"{one} + {other} <answer>{said}</answer> for {1 + n % 3}"
+
+    samples = []
+    for place, one in enumerate(drawn(text, reward=lambda *_: 0.0)):
+        n = int(one.prompt.split()[-1])
+        gold = str(n % 5 + n // 5 % 3)
+        paid = (reader(one.text) == gold) ^ (noise > 0 and place % noise == 0)
+        parts = {"form": 1.0, "right": float(paid)}
+        samples.append(replace(one, gold=gold, reward=1.0 + paid, parts=parts))
+    said = [one for one in found_in(samples) if one.code == "other-number"]
+    assert [one.evidence["number"] for one in said] == ([found] if found else [])
+    if found:
+        (one,) = said
+        right = [s for s in samples if tagged(s.text) == s.gold]
+        lost = [s for s in right if not s.parts["right"]]
+        assert (one.level, one.about, one.since) == ("fatal", "right", lost[0].step)
+        assert (one.evidence["right"], one.evidence["earn nothing"]) == (len(right), len(lost))
+        paid = [s for s in samples if s.parts["right"] and tagged(s.text) != s.gold]
+        assert one.evidence["wrong"] == len(paid)
 
 
 WRITINGS = ("{}", "{}.", "`{}`", "{}.0", "{:,}")

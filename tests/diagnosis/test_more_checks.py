@@ -690,6 +690,11 @@ SHAPES = {
         {"no-rise": "warning.*kl-stands=0.0004"},
         "rate-if-adapter.*kl-",
     ),
+    "a KL that stands, and no rate is known": (
+        {"kl": lambda noise, p, at: 4e-4 * (1.05 - np.exp(-30 * p)), "learning_rate": None},
+        {"no-rise": "warning.*kl-still"},
+        "kl-stands",
+    ),
     "no gradient, and it learns": (
         {"grad_norm": 0.0, **ROSE},
         {"no-signal": "note other-gradient norm-misread"},
@@ -932,7 +937,27 @@ SHAPES = {
         {"no-rise": "warning.*rate-if-adapter"},
         "follows",
     ),
-    "it stands still for a while": ({}, {"no-rise": "note"}, "warning"),
+    "it stands still for a while": ({}, {"no-rise": "note"}, "warning|nothing-moves"),
+    "weights that stay": (
+        {"kl": None, "learning_rate": 2e-6},
+        {"no-rise": "warning nothing-moves weights-stay.*entropy=0.60.*completion_length=399"},
+        "rounded-away|kl-",
+    ),
+    "weights whose updates are rounded away": (
+        {"kl": 2e-4, "learning_rate": 2e-6, "grad_norm": lambda n, p, at: 0.5 + at % 40 / 256},
+        {"no-rise": "warning nothing-moves rounded-away kl-still.*rounded-away=2e-06"},
+        "weights-stay",
+    ),
+    "the entropy falls, and the reward stands": (
+        {"kl": None, "entropy": lambda noise, p, at: 0.6 - 0.06 * p + noise(0.03)},
+        {"no-rise": "note no-rise"},
+        "nothing-moves",
+    ),
+    "answers become longer, and the reward stands": (
+        {"kl": None, "completion_length": lambda noise, p, at: 400 + 70 * p + noise(25)},
+        {"no-rise": "note no-rise"},
+        "nothing-moves",
+    ),
     "a short run": ({}, {}, "no-rise"),
 }
 MORE = {
@@ -947,6 +972,10 @@ MORE = {
     "a low rate that teaches": {"settings": LORA},
     "a warmup of an adapter": {"settings": {**LORA, "rl.optimiser.learning_rate": 2e-5}},
     "it stands still for a while": {"steps": 60},
+    "weights that stay": {"steps": 60},
+    "weights whose updates are rounded away": {"steps": 60},
+    "the entropy falls, and the reward stands": {"steps": 60},
+    "answers become longer, and the reward stands": {"steps": 60},
     "a short run": {"steps": 24},
     "the KL costs too much": {"settings": {"rl.beta": 5.0}},
     "a loss that is a sum": {"kind": "sft"},
@@ -1146,7 +1175,7 @@ def test_broken_weights_need_evidence(over, text, cause):
 @pytest.mark.parametrize(
     ("over", "steps", "name", "seen"),
     [
-        ({"kl": 3e-5}, 60, "no-rise", True),
+        ({"kl": 3e-5}, 36, "no-rise", True),
         (
             {"learning_rate": 9e-7, "reward": lambda noise, p, at: 0.4 + noise(0.2)},
             60,
@@ -1155,7 +1184,7 @@ def test_broken_weights_need_evidence(over, text, cause):
         ),
         # few answers a step, and no more
         ({"reward": lambda noise, p, at: 0.4 + noise(0.2)}, 60, "no-rise", False),
-        ({"kl": 0.61}, 60, "kl", True),
+        ({"kl": 0.61}, 36, "kl", True),
         ({"kl": 0.61, **ROSE}, 60, "kl", False),
     ],
 )

@@ -34,8 +34,8 @@ def finite_values(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def max_magnitude(values: NDArray[np.float64]) -> float:
-    """The largest absolute value: the scale of a series that has no known one."""
-    return float(np.abs(values).max())
+    """The largest absolute value: the scale of a series that has no known one; 0 for none."""
+    return float(np.abs(values).max(initial=0.0))
 
 
 def fit_trend(values: NDArray[np.float64]) -> Trend:

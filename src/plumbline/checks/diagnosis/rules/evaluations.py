@@ -10,12 +10,16 @@ from numpy.typing import NDArray
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.facts import (
     KL_AT_FIRST,
+    NO_GRADIENT,
+    WINDOW,
     find_kl_anchor,
+    groups_differ_late,
     max_reward,
     policy_moved,
     recent_median,
     reward_rises,
     unrefuted_causes,
+    zero_mask,
 )
 from plumbline.checks.diagnosis.history import Final, History
 from plumbline.checks.diagnosis.outcome import MATTERS, RewardOutcome, measure_outcome
@@ -30,8 +34,10 @@ from plumbline.checks.diagnosis.rules.steps import (
 from plumbline.checks.diagnosis.trends import (
     finite_values,
     fit_trend,
+    is_moving,
     kendall_z,
     max_magnitude,
+    measure_shift,
     standard_error_of_mean,
 )
 from plumbline.errors import IncomparableError
@@ -591,6 +597,13 @@ NO_RISE_TOP = 0.9
 STILL = 1e-3
 """Nats to the reference, below which the policy has hardly moved."""
 
+STANDS = {"entropy": 0.05, "completion_length": 0.1}
+"""Shares of their level that no change of these can be above, where nothing moves."""
+STANDS_LONG, STANDS_REWARD = 40, (-0.5, 0.25)
+"""Logged steps, and what the reward may have changed by, in its deviation within groups."""
+ROUNDED = 1e-5
+"""A rate that most weights of bfloat16 round away: one of 0.02 changes from 4e-5 on."""
+
 LATE, SEEN = 5, 0.1
 """Distances between logged steps, and share of all steps, before the first logged one: what came
 before is unseen."""
@@ -619,8 +632,10 @@ def find_no_rise(history: History) -> Iterator[Finding]:
     steps = history["reward"].steps
     late = bool(steps[0] > max(LATE * np.median(np.diff(steps)), SEEN * steps[-1]))
     seen, possible = dict(_causes_seen(history)), dict(_causes_possible(history, came))
+    still = {} if near or late else _find_standstill(history, came, scale)
     yield Finding(
-        level="warning" if flat and not late and came.change.n >= LONG else "note",
+        level="warning" if still or (flat and not late and came.change.n >= LONG) else "note",
+        code="nothing-moves" if still else "no-rise",
         since=int(steps[0]),
         evidence={
             "first": came.first,
@@ -630,6 +645,7 @@ def find_no_rise(history: History) -> Iterator[Finding]:
             "high": came.change.high,
             "n": came.change.n,
             "open": not (flat or near),
+            **still,
             **seen,
             **possible,
         },
@@ -637,11 +653,45 @@ def find_no_rise(history: History) -> Iterator[Finding]:
             *(("little-left",) if near else ()),
             *(("late-log",) if late else ()),
             *(code for code in seen if code != KL_AT_FIRST),
+            *(("weights-stay",) if still and not seen else ()),
             *possible,
         )
         or ("few-answers", "reward-blind"),
         shown=not (late or near) and (flat or bool(seen)),
     )
+
+
+def _find_standstill(history: History, came: RewardOutcome, scale: float) -> dict[str, float]:
+    """The entropy and the length of answers, where neither they nor the reward can have changed by
+    much, though groups differ and have a gradient; empty where something may move."""
+    low, high = STANDS_REWARD
+    gradient = history["grad_norm"]
+    if (
+        came.change.n < STANDS_LONG
+        or not low * scale < came.change.low < came.change.high < high * scale
+        or not (~zero_mask(gradient, NO_GRADIENT)).sum() > len(gradient) / 2
+        or not groups_differ_late(history)
+        or policy_moved(history)
+        or (is_moving(history["kl"].values) and find_kl_anchor(history) is None)
+    ):
+        return {}
+    levels = {}
+    for name, most in STANDS.items():
+        values = finite_values(history[name].values)
+        if len(values) >= STANDS_LONG:
+            third, levels[name] = len(values) // 3, float(values.mean())
+            change = measure_shift(values, third, third).interval
+            if max(-change.low, change.high) > most * levels[name]:
+                return {}
+    return levels if "entropy" in levels else {}
+
+
+def _has_bfloat16_norms(history: History) -> bool:
+    """Whether all gradient norms are numbers of bfloat16: so are gradients, and their weights."""
+    values = finite_values(history["grad_norm"].values)
+    single = values.astype(np.float32)
+    exact = (single == values) & (single.view(np.uint32) & 0xFFFF == 0)
+    return len(set(values.tolist())) >= WINDOW and bool(exact.all())
 
 
 def _causes_seen(history: History) -> Iterator[tuple[str, Any]]:
@@ -657,6 +707,8 @@ def _causes_seen(history: History) -> Iterator[tuple[str, Any]]:
         of_weights = is_adapter_rate_low(history)
         if of_weights:
             yield "rate-for-weights", highest
+        if highest < ROUNDED and _has_bfloat16_norms(history):
+            yield "rounded-away", highest
         if 0 < abs(recent_median(history["kl"])) < STILL:
             yield "kl-still", recent_median(history["kl"])
         if highest < FULL[0] and not of_weights:

@@ -1,6 +1,7 @@
 """Answers against the gold answers that a user stores with completions."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import compress
 from typing import Any, NamedTuple
@@ -25,6 +26,14 @@ more than one form that no reading here knows."""
 DEALT_ENOUGH, DEALT_LESS = 40, 0.2
 """Groups with right and wrong answers, and the share of the rewards' range that right ones would
 earn more by."""
+SEVERAL_ENOUGH, SEVERAL_LOOKED_AT, SEVERAL_MOST = 5, 100, 4
+"""Prompts with several gold answers; of these, and of the gold answers of each, so many are looked
+at."""
+SEVERAL_HIT, SEVERAL_APART = 0.05, 0.1
+"""Share of the answers that are right by another gold answer of their prompt, at least, and how
+many more are right by their own, at most, where the same was asked."""
+NUMBER_AGREES = 0.98
+"""Share of the marked answers that earn as if another number were read."""
 GOLD_UNPAID_LOOKED_AT = 2000
 """Completions, evenly over the run."""
 _LONG = 2000
@@ -51,13 +60,17 @@ def find_gold_unpaid(history: History) -> Iterator[Finding]:
     Only where what pays is rightness: the parts that pay hardly any wrong answer, and right ones or
     none at all.
     """
-    samples = [one for one in history.samples if one.gold.strip()]
-    samples = samples[:: -(-len(samples) // GOLD_UNPAID_LOOKED_AT) or 1]
+    stored = [one for one in history.samples if one.gold.strip()]
+    samples = stored[:: -(-len(stored) // GOLD_UNPAID_LOOKED_AT) or 1]
     right = [one for one in samples if is_right(one.text, one.gold)]
     known = set(map(id, right))
     wrong = [one for one in samples if id(one) not in known]
     parts = _parts_paying_right_answers(right, wrong)
     if not _is_gold_of_prompt(samples):
+        yield from _find_several_golds(stored)
+        return
+    if other := _find_other_number([*right, *wrong]):
+        yield other
         return
     if not parts:
         yield from _find_shuffled_rewards(right, wrong)
@@ -96,11 +109,98 @@ def find_gold_unpaid(history: History) -> Iterator[Finding]:
             "learnt": learnt,
         },
         about=part,
-        samples=tuple(
-            dict.fromkeys(f"{_quote_end(one.text)} for gold {_quote_end(one.gold)}" for one in lost)
-        )[:3],
+        samples=tuple(dict.fromkeys(map(_quote_with_gold, lost)))[:3],
         causes=("order-lost",) if lottery else ("reader-rejects", "form-paid"),
     )
+
+
+def _find_several_golds(samples: Sequence[Sample]) -> Iterator[Finding]:
+    """Prompts that have another gold answer at another time, by which their answers do not differ.
+
+    Answers follow what was read from them, and what no prompt shows, as a picture.
+    """
+    by_prompt: dict[str, dict[str, list[Sample]]] = {}
+    for one in samples:
+        by_prompt.setdefault(one.prompt, {}).setdefault(one.gold.strip(), []).append(one)
+    again = Counter(prompt for prompt, _ in {(one.prompt, one.step) for one in samples})
+    several = {
+        prompt: dict(list(golds.items())[:SEVERAL_MOST])
+        for prompt, golds in by_prompt.items()
+        if again[prompt] > 1 and any(not is_right(one, next(iter(golds))) for one in golds)
+    }
+    if len(several) < SEVERAL_ENOUGH:
+        return
+    own, other = np.mean(
+        [
+            [
+                np.mean([is_right(one.text, gold) for one in golds[gold]]),
+                np.mean(
+                    [is_right(one.text, gold) for of in golds if of != gold for one in golds[of]]
+                ),
+            ]
+            for golds in list(several.values())[:SEVERAL_LOOKED_AT]
+            for gold in golds
+        ],
+        axis=0,
+    )
+    if other < SEVERAL_HIT or own - other > SEVERAL_APART:
+        return
+    yield Finding(
+        level="warning",
+        code="several-golds",
+        evidence={
+            "prompts": len(several),
+            "of": sum(times > 1 for times in again.values()),
+            "own": round(float(own), 3),
+            "other": round(float(other), 3),
+        },
+        samples=tuple(
+            f"{_quote_end(prompt)}: {', '.join(map(_quote_end, golds))}"
+            for prompt, golds in list(several.items())[:3]
+        ),
+        causes=("joined-wrongly", "part-of-prompt"),
+    )
+
+
+def _find_other_number(samples: Sequence[Sample]) -> Finding | None:
+    """A part that pays where the first or the last number of the text is the gold answer, whatever
+    the answer is that stands in a tag, in a box or after a phrase."""
+    read: list[tuple[Sample, list[bool]]] = []
+    for one in samples:
+        marks = [found[-1] for of in (_BOXED, _TAGGED, _SAID) if (found := of.findall(one.text))]
+        said = set(map(_parse_number, marks))
+        gold, numbers = _parse_number(one.gold), _NUMBER.findall(one.text)
+        if gold is not None and numbers and len(said) == 1 and None not in said:
+            ends = map(_parse_number, (numbers[0], numbers[-1]))
+            read.append((one, [_are_equal_numbers(gold, end) for end in (*said, *ends)]))
+    if len(read) < GOLD_UNPAID_ENOUGH:
+        return None
+    right, *fits = np.array([fits for _, fits in read]).T
+    for name in sorted({name for one in samples for name in one.parts}) or [""]:
+        rewards = np.array([read_reward(one, name) for one, _ in read])
+        paid = rewards > (rewards.min() + rewards.max()) / 2
+        for which, fit in zip(("first", "last"), fits, strict=True):
+            lost, wrong = right & ~paid & ~fit, ~right & paid & fit
+            if (
+                min(lost.sum(), wrong.sum()) >= GOLD_UNPAID_ENOUGH
+                and np.mean(fit == paid) >= NUMBER_AGREES
+            ):
+                rows = [one for one, _ in compress(read, lost)]
+                return Finding(
+                    level="fatal",
+                    code="other-number",
+                    since=rows[0].step,
+                    evidence={
+                        "right": int(right.sum()),
+                        "earn nothing": len(rows),
+                        "wrong": int(wrong.sum()),
+                        "number": which,
+                    },
+                    about=name,
+                    samples=tuple(dict.fromkeys(map(_quote_with_gold, rows)))[:3],
+                    causes=("reads-anywhere",),
+                )
+    return None
 
 
 def _find_rejected(right: Sequence[Sample], parts: Mapping[str, float]) -> tuple[list[Sample], str]:
@@ -273,6 +373,10 @@ def read_reward(one: Sample, name: str) -> float:
 
 def _quote_end(text: str) -> str:
     return repr(text.strip()[-60:])
+
+
+def _quote_with_gold(one: Sample) -> str:
+    return f"{_quote_end(one.text)} for gold {_quote_end(one.gold)}"
 
 
 def is_right(text: str, gold: str) -> bool:
