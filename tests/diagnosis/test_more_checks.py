@@ -403,6 +403,45 @@ def test_a_model_that_knows_nothing_at_first():
     assert without(healthy(entropy=lambda v, p: 10.8 - p)) == {"untrained": "warning"}
 
 
+@pytest.mark.parametrize(
+    ("entropy", "temperature", "causes"),
+    [
+        (5.2, None, ("high-temperature", "not-loaded", "other-tokenizer")),
+        (5.2, 1.0, ("not-loaded", "other-tokenizer")),
+        (5.2, 4.0, ("high-temperature", "not-loaded", "other-tokenizer")),
+        (3.0, 4.0, None),
+    ],
+)
+def test_answers_that_are_drawn_nearly_at_random(entropy, temperature, causes):
+    drawn = healthy(entropy=lambda v, p: entropy - 0.2 * p)
+    if temperature is not None:
+        drawn = replace(drawn, settings={"sampling.temperature": temperature})
+    found = [one for one in examine(drawn, CHECKS).findings if one.check == "untrained"]
+    assert [(one.level, one.code, one.causes) for one in found] == (
+        [("warning", "boils", causes)] if causes else []
+    )
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_a_reward_of_the_prompt_alone(cached):
+    """Prompts that come again, and answers that differ: they earn what their prompt earns, or as
+    they are."""
+    dice = np.random.default_rng(0)
+    samples = [
+        Sample(step, f"name {n}", word, float(n % 2 if cached else word == "red"), None)
+        for step in range(1, 41)
+        for n in range(10)
+        for word in dice.choice(["red", "blue", "green"], 4).tolist()
+    ]
+    silent = replace(
+        healthy(grad_norm=lambda v, p: 0 * p, reward=lambda v, p: 0.5 + 0.1 * np.sin(90 * p)),
+        samples=samples,
+    )
+    found = [one for one in examine(silent, CHECKS).findings if one.check == "no-signal"]
+    assert [one.level for one in found] == ["fatal"]
+    assert [one.causes[0] == "by-prompt" for one in found] == [cached]
+
+
 def test_a_ratio_of_which_only_the_cap_is_seen():
     dice = np.random.default_rng(0)
     ratios = 1 + np.abs(dice.standard_normal(STEPS))
@@ -785,7 +824,7 @@ SHAPES = {
     ),
     "two series jump": (
         JUMPS,
-        {"jump": "warning jump resume", "reward-falls": "data-changed.*jump=120"},
+        {"jump": "warning reward-drops resume", "reward-falls": "data-changed.*jump=120"},
         " kl ",
     ),
     "one series jumps": ({"completion_length": JUMPS["completion_length"], **ROSE}, {}, "jump"),
