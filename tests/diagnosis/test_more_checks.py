@@ -400,6 +400,11 @@ def test_a_model_that_knows_nothing_at_first():
     # a sum over steps, as some versions of transformers logged it
     assert notes(supervised(10.8, 0.6)) == {}
     assert notes(supervised(2.3, 0.01)) == {}
+    # sure of other texts, as a model of another task is; random weights are unsure
+    trained, random = (
+        with_series(supervised(9.5, 0.01), entropy=one * np.exp(-place)) for one in (1.4, 9.5)
+    )
+    assert (notes(trained), notes(random)) == ({}, {"untrained": "warning"})
     assert without(healthy(entropy=lambda v, p: 10.8 - p)) == {"untrained": "warning"}
 
 
@@ -945,7 +950,11 @@ SHAPES = {
         "untrained",
     ),
     "random weights": (
-        {"loss": lambda noise, p, at: 10 - 7 * p, "eval/loss": lambda noise, p, at: 9.9 - 7 * p},
+        {
+            "loss": lambda noise, p, at: 10 - 7 * p,
+            "eval/loss": lambda noise, p, at: 9.9 - 7 * p,
+            "entropy": lambda noise, p, at: 10 - 7 * p,
+        },
         {"untrained": "note.*loss=10"},
         "warning",
     ),

@@ -531,6 +531,8 @@ def find_untrained(history: History) -> Iterator[Finding]:
         return
     if (len(right) and right[0] > KNOWN) or (not drawn and first < HIGH * _scale(history)):
         return
+    if not drawn and (history["entropy"].values[:1] < first / 2).any():
+        return  # who knows nothing is unsure: this model was trained on other texts
     broke = (
         history.kind == "sft" and series.steps[0] > 1 and highest_learning_rate(history) >= BREAKS
     )
