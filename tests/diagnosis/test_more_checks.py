@@ -1732,3 +1732,30 @@ def test_completions_tell_groups_that_are_right_from_wrong_ones(end, code):
     over = {"reward": lambda v, p: 3 * v, "reward/right": lambda v, p: 3 * v}
     came = examine(stored(samples, **over), CHECKS).findings
     assert [one.code for one in came if one.check == "zero-variance-groups"] == [code]
+
+
+@pytest.mark.parametrize("logged", ["prompt_length", "num_tokens"])
+@pytest.mark.parametrize("epochs", [1.0, 3.0])
+@pytest.mark.parametrize("is_sorted", [True, False])
+def test_prompts_that_become_longer_without_stored_ones(logged, epochs, is_sorted):
+    """TRL counts all tokens, verl logs the mean; what follows the first epoch says nothing."""
+    dice, at = np.random.default_rng(0), np.arange(1, STEPS + 1)
+    prompts = np.sort(dice.integers(40, 90, STEPS)).astype(np.float64)
+    prompts = prompts if is_sorted else dice.permutation(prompts)
+    answers = dice.integers(3000, 3600, STEPS)  # of the 32 of a step
+    series = {
+        "completion_length": answers / 32,
+        "epoch": epochs * at / STEPS,
+        "reward": 0.8 - 0.5 * at / STEPS + 0.03 * dice.standard_normal(STEPS),
+        "prompt_length": prompts,
+        "num_tokens": np.cumsum(32 * prompts + answers),
+    }
+    unlogged = {"prompt_length", "num_tokens"} - {logged}
+    run = with_series(healthy(), **{one: series[one] for one in series.keys() - unlogged})
+    found = {one.check: one for one in examine(run, CHECKS).findings}
+    assert ("data-order" in found) == is_sorted
+    assert ("in-an-order" in found["reward-falls"].causes) == is_sorted
+    if is_sorted:
+        order = found["data-order"]
+        assert (order.level, order.code) == ("warning", "sorted-by-length")
+        assert order.evidence["correlation"] > 0.95
