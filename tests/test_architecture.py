@@ -373,7 +373,7 @@ BUDGETS = {
     "plumbline_miniwob": 18_200,
     "adapters": 9_200,
     "algorithms": 6_500,
-    "checks": 128_000,
+    "checks": 131_000,
     "cli": 11_500,
     "config": 4_900,
     "engines": 8_700,

@@ -211,8 +211,8 @@ def own(tiny_folder, folder, *, checks=None, options=None, resume=False, **over)
     recipe["model"]["name"] = str(tiny_folder)
     recipe["task"]["options"] = options or {}
     checks = dict(checks or {})
-    # the random model's answers are all cut at the limit
-    ignored = ["truncation", *checks.pop("ignore", ())]
+    # the random model's answers are all cut at the limit, and drawn at random
+    ignored = ["truncation", "untrained", *checks.pop("ignore", ())]
     recipe |= {
         "evaluation": {"every": 0, "final": []},
         "checks": {"every": 5, "ignore": ignored, **checks},
@@ -238,7 +238,7 @@ def test_a_planted_fault_stops_the_run_after_a_checkpoint_and_without_the_check_
 ):
     with pytest.raises(TrainingStopped, match=r"no-signal: .*100%") as error:
         own(tiny_folder, tmp_path / "run", options=DULL)
-    assert "checks.ignore=[truncation, no-signal]" in error.value.fix
+    assert "checks.ignore=[truncation, untrained, no-signal]" in error.value.fix
     run = RunRecord.read(tmp_path / "run")
     stopped = run.read_stop()
     wanted = {"status": "stopped", "check": "no-signal", "stage": "rl", "step": 10}

@@ -408,7 +408,51 @@ def test_a_model_that_knows_nothing_at_first():
     # a sum over steps, as some versions of transformers logged it
     assert notes(supervised(10.8, 0.6)) == {}
     assert notes(supervised(2.3, 0.01)) == {}
+    # sure of other texts, as a model of another task is; random weights are unsure
+    trained, random = (
+        with_series(supervised(9.5, 0.01), entropy=one * np.exp(-place)) for one in (1.4, 9.5)
+    )
+    assert (notes(trained), notes(random)) == ({}, {"untrained": "warning"})
     assert without(healthy(entropy=lambda v, p: 10.8 - p)) == {"untrained": "warning"}
+
+
+@pytest.mark.parametrize(
+    ("entropy", "temperature", "causes"),
+    [
+        (5.2, None, ("high-temperature", "not-loaded", "other-tokenizer")),
+        (5.2, 1.0, ("not-loaded", "other-tokenizer")),
+        (5.2, 4.0, ("high-temperature", "not-loaded", "other-tokenizer")),
+        (3.0, 4.0, None),
+    ],
+)
+def test_answers_that_are_drawn_nearly_at_random(entropy, temperature, causes):
+    drawn = healthy(entropy=lambda v, p: entropy - 0.2 * p)
+    if temperature is not None:
+        drawn = replace(drawn, settings={"sampling.temperature": temperature})
+    found = [one for one in examine(drawn, CHECKS).findings if one.check == "untrained"]
+    assert [(one.level, one.code, one.causes) for one in found] == (
+        [("warning", "boils", causes)] if causes else []
+    )
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_a_reward_of_the_prompt_alone(cached):
+    """Prompts that come again, and answers that differ: they earn what their prompt earns, or as
+    they are."""
+    dice = np.random.default_rng(0)
+    samples = [
+        Sample(step, f"name {n}", word, float(n % 2 if cached else word == "red"), None)
+        for step in range(1, 41)
+        for n in range(10)
+        for word in dice.choice(["red", "blue", "green"], 4).tolist()
+    ]
+    silent = replace(
+        healthy(grad_norm=lambda v, p: 0 * p, reward=lambda v, p: 0.5 + 0.1 * np.sin(90 * p)),
+        samples=samples,
+    )
+    found = [one for one in examine(silent, CHECKS).findings if one.check == "no-signal"]
+    assert [one.level for one in found] == ["fatal"]
+    assert [one.causes[0] == "by-prompt" for one in found] == [cached]
 
 
 def test_a_ratio_of_which_only_the_cap_is_seen():
@@ -798,7 +842,7 @@ SHAPES = {
     ),
     "two series jump": (
         JUMPS,
-        {"jump": "warning jump resume", "reward-falls": "data-changed.*jump=120"},
+        {"jump": "warning reward-drops resume", "reward-falls": "data-changed.*jump=120"},
         " kl ",
     ),
     "one series jumps": ({"completion_length": JUMPS["completion_length"], **ROSE}, {}, "jump"),
@@ -919,7 +963,11 @@ SHAPES = {
         "untrained",
     ),
     "random weights": (
-        {"loss": lambda noise, p, at: 10 - 7 * p, "eval/loss": lambda noise, p, at: 9.9 - 7 * p},
+        {
+            "loss": lambda noise, p, at: 10 - 7 * p,
+            "eval/loss": lambda noise, p, at: 9.9 - 7 * p,
+            "entropy": lambda noise, p, at: 10 - 7 * p,
+        },
         {"untrained": "note.*loss=10"},
         "warning",
     ),
@@ -1721,3 +1769,30 @@ def test_completions_tell_groups_that_are_right_from_wrong_ones(end, code):
     over = {"reward": lambda v, p: 3 * v, "reward/right": lambda v, p: 3 * v}
     came = examine(stored(samples, **over), CHECKS).findings
     assert [one.code for one in came if one.check == "zero-variance-groups"] == [code]
+
+
+@pytest.mark.parametrize("logged", ["prompt_length", "num_tokens"])
+@pytest.mark.parametrize("epochs", [1.0, 3.0])
+@pytest.mark.parametrize("is_sorted", [True, False])
+def test_prompts_that_become_longer_without_stored_ones(logged, epochs, is_sorted):
+    """TRL counts all tokens, verl logs the mean; what follows the first epoch says nothing."""
+    dice, at = np.random.default_rng(0), np.arange(1, STEPS + 1)
+    prompts = np.sort(dice.integers(40, 90, STEPS)).astype(np.float64)
+    prompts = prompts if is_sorted else dice.permutation(prompts)
+    answers = dice.integers(3000, 3600, STEPS)  # of the 32 of a step
+    series = {
+        "completion_length": answers / 32,
+        "epoch": epochs * at / STEPS,
+        "reward": 0.8 - 0.5 * at / STEPS + 0.03 * dice.standard_normal(STEPS),
+        "prompt_length": prompts,
+        "num_tokens": np.cumsum(32 * prompts + answers),
+    }
+    unlogged = {"prompt_length", "num_tokens"} - {logged}
+    run = with_series(healthy(), **{one: series[one] for one in series.keys() - unlogged})
+    found = {one.check: one for one in examine(run, CHECKS).findings}
+    assert ("data-order" in found) == is_sorted
+    assert ("in-an-order" in found["reward-falls"].causes) == is_sorted
+    if is_sorted:
+        order = found["data-order"]
+        assert (order.level, order.code) == ("warning", "sorted-by-length")
+        assert order.evidence["correlation"] > 0.95

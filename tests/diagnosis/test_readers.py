@@ -1,6 +1,8 @@
 """Records of other trainers, written by the libraries that write them, with a fault that the checks
 then name."""
 
+import csv
+import io
 import json
 import math
 import os
@@ -1089,6 +1091,38 @@ def test_completions_in_the_layouts_that_people_write(tmp_path, layout):
     assert not {"samples", "prompts"} & set(history.logs)
     with pytest.raises(DataError, match="there is no"):
         read_histories(tmp_path, tmp_path / "elsewhere.jsonl")
+
+
+def test_empty_and_odd_answers_of_a_csv_are_answers(tmp_path):
+    texts = ["red", "", "a\x85b\x0bc\u2028d", "two\nlines", "nan", "7"]
+    table = io.StringIO(newline="")
+    out = csv.writer(table)
+    out.writerow(["step", "prompt", "completion", "reward"])
+    out.writerows([7, "what is it", text, 0.5] for text in texts)
+    (tmp_path / "completions.csv").write_text(table.getvalue(), newline="")
+    (tmp_path / "metrics.csv").write_text(as_csv(logged()))
+    history = read(tmp_path)
+    assert [one.text for one in history.samples] == texts
+    assert {(one.step, one.reward) for one in history.samples} == {(7, 0.5)}
+
+
+@pytest.mark.parametrize(
+    ("more", "loss", "kind"),
+    [
+        ({}, 2.0, "sft"),
+        ({}, 0.01, "rl"),
+        ({"value_loss": 0.1}, 2.0, "rl"),
+        ({"reward_mean": 0.4}, 2.0, "rl"),
+    ],
+)
+def test_a_loss_far_above_0_without_a_reward_is_a_cross_entropy(tmp_path, more, loss, kind):
+    (tmp_path / "metrics.jsonl").write_text(
+        "\n".join(
+            json.dumps({"step": n, "policy_loss": loss - 0.001 * n, "grad_norm": 1.0, **more})
+            for n in range(1, 9)
+        )
+    )
+    assert read(tmp_path).kind == kind
 
 
 def test_completions_and_tables_that_are_nested_without_end(tmp_path):

@@ -507,6 +507,35 @@ def test_faults_are_named(name):
             assert fatal <= {check}
 
 
+def stepped(dice, loss, wild):
+    """Single steps of SFT, whose gradient is six times as large at some of them."""
+    loss = np.array(loss) * np.exp(0.03 * dice.standard_normal(len(loss)))
+    size = np.where(np.isin(np.arange(len(loss)), wild), 12.0, 2.0)
+    return sft(dice, len(loss), every=1, rate=1e-3, loss=loss, grad_norm=gradient(dice, 60, size))
+
+
+BLOCK = [9.0, 8.5, 8.0, 7.0, 6.0, 5.5, 5.0, 4.5, 4.0, 3.8, *np.linspace(3.6, 2.2, 10)]
+"""A kind of rows that is learnt in twenty steps."""
+
+
+@pytest.mark.parametrize(
+    ("loss", "wild", "at", "cause"),
+    [
+        ([1.4, 9, 6, 7, 10, 9, 8, 7, 5, 4.6, 3.6, *np.full(49, 2.1)], range(1, 9), 2, RATE),
+        ([0.9, *np.linspace(3.0, 1.0, 59)], (), None, ""),  # an easy first batch
+        (3 * BLOCK, [*range(20, 26), *range(40, 46)], 21, "other-texts"),
+        ([*BLOCK, *np.full(40, 2.1)], range(6), None, ""),
+    ],
+)
+def test_a_loss_of_single_steps_that_jumps_early_or_for_few_rows(loss, wild, at, cause):
+    for seed in range(4):
+        said = found(stepped(np.random.default_rng(seed), loss, list(wild)))
+        jumped = [said["sft-loss"]] if "sft-loss" in said else []
+        assert [(one.level, one.code, one.since, one.causes[0]) for one in jumped] == (
+            [("warning", "jumped", at, cause)] if at else []
+        )
+
+
 def test_the_first_line_is_of_what_is_trained_for():
     """Pairs by their accuracy, by their margin where that alone rises, and a loss where neither is
     logged."""

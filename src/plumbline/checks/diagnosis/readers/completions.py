@@ -6,6 +6,7 @@ and answers are texts or messages.
 """
 
 import csv
+import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -311,18 +312,20 @@ def _read_json_lines(file: Path) -> Iterator[Mapping[str, Any]]:
 
 def _read_separated(file: Path) -> Iterator[Mapping[str, Any]]:
     """The rows of a CSV, whose cells are numbers where they look so, and nothing where they are
-    empty."""
+    empty: but an empty answer is one, and a mark like U+0085 within an answer ends no row."""
     text = read_text(file)
     mark = max(",;\t", key=text.partition("\n")[0].count)
     texts = {*TEXT, *PROMPT, *GOLD}
     try:
-        for row in csv.DictReader(text.splitlines(keepends=True), delimiter=mark):
+        for row in csv.DictReader(io.StringIO(text, newline=""), delimiter=mark):
             yield {
                 name: cell
                 if name.lower() in texts or (number := as_number(cell)) is None
                 else number
                 for name, cell in row.items()
-                if name and isinstance(cell, str) and cell.strip().lower() not in NOTHING
+                if name
+                and isinstance(cell, str)
+                and (name.strip().lower() in TEXT or cell.strip().lower() not in NOTHING)
             }
     except csv.Error as error:
         raise DataError(f"{file} cannot be read as CSV ({error})", "give JSON lines") from error

@@ -359,11 +359,24 @@ def find_kind(series: Mapping[str, Series], columns: Iterable[str] = ()) -> Kind
         IS_REWARD.fullmatch(name) for name in names
     ):
         return "rl"
-    if names and any(has_mark(column, "rl") for column in columns):
+    marks = [column for column in columns if has_mark(column, "rl")]
+    if names and marks and not _is_cross_entropy(series, marks):
         return "rl"
     if "kl" in names and not any(has_mark(column, "supervised") for column in columns):
         return "rl"
     return "sft" if any(name == "loss" or name.startswith("eval/loss") for name in names) else None
+
+
+CLEAR = 0.3
+"""The median of a loss, which that of a policy gradient does not have, whose terms cancel."""
+
+
+def _is_cross_entropy(series: Mapping[str, Series], marks: Sequence[str]) -> bool:
+    """Whether a loss alone has a name of RL, no reward stands beside it, and it is always far above
+    0."""
+    values = series["loss"].finite[1] if "loss" in series else np.empty(0)
+    named = all(find_series_name(column) == "loss" for column in marks)
+    return named and len(values) > 0 and bool(values.min() > 0 and np.median(values) > CLEAR)
 
 
 def mark_evaluation(row: Mapping[str, Any]) -> dict[str, Any]:

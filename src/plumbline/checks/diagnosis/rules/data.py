@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.facts import has_logged_means, reward_rises, shorten_prompts
-from plumbline.checks.diagnosis.history import History, Sample
+from plumbline.checks.diagnosis.history import EMPTY, History, Sample, Series
 from plumbline.checks.diagnosis.rule import rule
 from plumbline.checks.diagnosis.rules.series import list_jumps
 from plumbline.checks.diagnosis.trends import fit_trend
@@ -316,7 +316,27 @@ _TAG = re.compile(r"<[^>\s]{1,40}>|\[/?INST\]")
 _DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
 
 
-@rule("data-order", needs=("prompts",), live=False)
+LENGTHS_ENOUGH = 20
+"""Logged mean lengths of prompts."""
+ROWS_OF_BATCH, WHOLE = 4096, 0.05
+"""The most answers of a row, and how far their number times their mean length may be off a whole
+number."""
+
+
+def _mean_prompt_lengths(history: History) -> Series:
+    """As they are logged, or what TRL's counted tokens leave beside those of the answers; the
+    smallest number of answers that makes their tokens whole ones is that of a row."""
+    tokens, length = history["num_tokens"], history["completion_length"]
+    if len(history["prompt_length"]) or not np.array_equal(tokens.steps, length.steps):
+        return history["prompt_length"]
+    mean, counts = length.values[1:], np.arange(2, ROWS_OF_BATCH)
+    every = mean[:SHUFFLES, None] * counts
+    whole = (np.abs(every - np.rint(every)) < WHOLE).all(axis=0)
+    left = np.diff(tokens.values) / counts[np.argmax(whole)] - mean
+    return Series(tokens.steps[1:], left) if whole.any() and (left > 0).all() else EMPTY
+
+
+@rule("data-order", needs=("prompts|prompt_length|num_tokens",), live=False)
 def find_data_order(history: History) -> Iterator[Finding]:
     """Prompts sorted by their kind or by their length: what is learnt early and late is not the
     same.
@@ -326,6 +346,13 @@ def find_data_order(history: History) -> Iterator[Finding]:
     """
     first = {one.prompt: one for one in reversed(history.samples)}
     rows = sorted(first.values(), key=lambda one: one.step)
+    logged = _mean_prompt_lengths(history)
+    epoch = history["epoch"]
+    once = logged.values[~np.isin(logged.steps, epoch.steps[epoch.values > 1])]
+    if not rows and len(once) >= LENGTHS_ENOUGH:
+        share = _correlation(np.arange(len(once), dtype=np.float64), once)
+        if abs(share) > LENGTHS:
+            yield _sorted_finding(share, rows, [], None)
     if len(rows) < ORDER_ENOUGH or any(_find_template_change([one.prompt for one in rows])):
         return
     rows = rows[:: -(-len(rows) // LOOKED_AT)]
@@ -366,11 +393,11 @@ def _sorted_finding(
         code="sorted-by-length" if kinds is None else "sorted-by-kind",
         since=jumps[0] if jumps else None,
         evidence={
-            "prompts": len(rows),
+            "prompts": len(rows) or None,
             "kinds": None if kinds is None else int(kinds.max()) + 1,
             "share explained" if kinds is not None else "correlation": round(share, 3),
         },
-        samples=shorten_prompts([rows[0].prompt, rows[-1].prompt]),
+        samples=shorten_prompts([one.prompt for one in (*rows[:1], *rows[-1:])]),
         causes=("file-order", "curriculum"),
     )
 

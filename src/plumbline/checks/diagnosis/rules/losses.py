@@ -247,6 +247,8 @@ COIN, AWAY, UNSURE = 1.04, 5.0, 0.65
 above a coin's."""
 LASTS = {True: 8, False: 2}
 """Rows that a jump lasts: of single steps, and of means over several."""
+WILD_LASTS = 4
+"""Likewise of single steps whose gradient jumps with it: new texts are learnt soon."""
 
 
 @rule("sft-loss", needs=("loss",), kinds=("sft",))
@@ -280,7 +282,9 @@ def find_sft_loss(history: History) -> Iterator[Finding]:
             code="jumped",
             since=int(steps[at]),
             evidence={"before": before, "highest": peak, "last": float(loss[-1]), **rate},
-            causes=("high-rate", "other-texts"),
+            causes=("high-rate", "other-texts")
+            if at <= len(loss) // 4
+            else ("other-texts", "high-rate"),
         )
     elif strays := _find_stray_policy(history):
         late, way = strays
@@ -375,15 +379,23 @@ def _find_loss_jump(
         return None
     factor = max(DOUBLED, float(np.exp(2 * np.median(np.abs(np.diff(np.log(loss)))))))
     before = np.inf
-    for at in range(lasts - 1, len(loss) - lasts + 1):
-        there, earlier = slice(at, at + lasts), slice(max(0, at - around), at)
-        before = min(before, float(np.median(loss[earlier])) if at else loss[0])
-        if loss[there].min() > max(factor * before, before + LEAST):
-            wild = len(gradient) == len(loss) and gradient[there].max() > WILD * np.median(
-                gradient[earlier]
-            )
-            if wild or at <= len(loss) // 4:
-                return at
+    for at in range(1, len(loss) - lasts + 1):
+        earlier = slice(max(0, at - around), at)
+        wild = len(gradient) == len(loss) and gradient[at : at + lasts].max() > WILD * np.median(
+            gradient[earlier]
+        )
+        # the first batch may be an easy one
+        level = float(np.median(loss[earlier]))
+        if at >= lasts - 1:
+            before = min(before, level)
+            level = before
+        elif not wild:
+            continue
+        rows = min(lasts, WILD_LASTS) if wild and at >= lasts else lasts
+        if loss[at : at + rows].min() > max(factor * level, level + LEAST) and (
+            wild or at <= len(loss) // 4
+        ):
+            return at
     return None
 
 

@@ -494,6 +494,10 @@ HIGH = 7.0
 """Nats a token: as much as one of 1,100 tokens drawn evenly. Random weights have the logarithm of
 the vocabulary (32,000: 10.4; 152,000: 11.9); a pretrained model has 1 to 4 on any text of a
 language that it knows."""
+BOILS = 4.5
+"""Likewise of what a model itself draws, which has less than any text."""
+COOL = 1.2
+"""A temperature, up to which it is none of the causes."""
 MOST = 13.0
 """The logarithm of 440,000: what is higher is no mean over tokens."""
 KNOWN = 0.05
@@ -519,21 +523,36 @@ def find_untrained(history: History) -> Iterator[Finding]:
     series = history["entropy" if history.kind == "rl" else "loss"]
     values = series.finite[1]
     right = history["token_accuracy"].values
-    if not len(values) or series.steps[0] > 10 or not HIGH <= values[0] <= MOST:
+    drawn = history.kind == "rl"
+    if not len(values) or series.steps[0] > 10:
         return
-    if (len(right) and right[0] > KNOWN) or values[0] < HIGH * _scale(history):
+    first = float(np.median(values[:3])) if drawn else float(values[0])
+    if not (BOILS if drawn else HIGH) <= first <= MOST:
         return
-    what = "entropy" if history.kind == "rl" else "loss"
+    if (len(right) and right[0] > KNOWN) or (not drawn and first < HIGH * _scale(history)):
+        return
+    if not drawn and (history["entropy"].values[:1] < first / 2).any():
+        return  # who knows nothing is unsure: this model was trained on other texts
     broke = (
         history.kind == "sft" and series.steps[0] > 1 and highest_learning_rate(history) >= BREAKS
     )
     yield Finding(
-        level="warning" if len(right) or history.kind == "rl" else "note",
+        level="warning" if len(right) or drawn else "note",
+        code="boils" if drawn and first < HIGH else "untrained",
         since=int(series.steps[0]),
-        evidence={what: float(values[0])}
+        evidence={"entropy" if drawn else "loss": first}
         | ({"token_accuracy": float(right[0])} if len(right) else {})
         | rate_evidence(history),
-        causes=(*(["broke-at-first"] if broke else []), "not-loaded", "other-tokenizer"),
+        causes=unrefuted_causes(
+            history,
+            ("broke-at-first", lambda _: not broke),
+            (
+                "high-temperature",
+                lambda run: not drawn or run.settings.get("sampling.temperature", 9) <= COOL,
+            ),
+            "not-loaded",
+            "other-tokenizer",
+        ),
     )
 
 

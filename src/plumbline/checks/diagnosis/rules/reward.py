@@ -24,6 +24,7 @@ from plumbline.checks.diagnosis.facts import (
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.outcome import measure_outcome
 from plumbline.checks.diagnosis.rule import rule
+from plumbline.checks.diagnosis.rules.data import find_data_order
 from plumbline.checks.diagnosis.rules.losses import block_kendall_z
 from plumbline.checks.diagnosis.rules.series import JUMP_ENOUGH, list_jumps
 from plumbline.checks.diagnosis.trends import (
@@ -518,6 +519,7 @@ def find_reward_falls(history: History) -> Iterator[Finding]:
     widens = _gap_widens(history)
     opposed = len(values) >= 2 * BLOCKS and block_kendall_z(values) < -ORDERED
     seen = {
+        "in-an-order": any(one.level == "warning" for one in find_data_order(history)),
         "data-changed": jump is not None,
         "gap-widens": widens,
         "forgets": forgets,

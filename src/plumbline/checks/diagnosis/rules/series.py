@@ -384,7 +384,7 @@ def find_jump(history: History) -> Iterator[Finding]:
     yield Finding(
         # a quick gain may fall between two logged steps
         level="note" if rose and every > 1 else "warning",
-        code="reward-jumps-up" if rose else "jump",
+        code="reward-jumps-up" if rose else "reward-drops" if "reward" in names else "jump",
         since=step,
         evidence={name: round(after - before, 4) for name, (_, before, after) in names.items()},
         causes=("resume", "other-data", "other-version"),

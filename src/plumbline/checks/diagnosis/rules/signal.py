@@ -215,6 +215,7 @@ def _equal_rewards_finding(
         causes = ("too-hard",) if varies else ("always-zero",)
     else:
         causes = (
+            *(("by-prompt",) if _pays_prompts(history.samples) else ()),
             *(("paid-in-full",) if full else ()),
             (
                 "not-trained",
@@ -241,6 +242,27 @@ def _texts_differ(samples: Sequence[Sample]) -> bool:
     """Whether most groups have different texts."""
     groups = [{one.text for one in group} for group in group_samples(samples).values()]
     return 2 * sum(len(texts) > 1 for texts in groups) > len(groups)
+
+
+PAID_PROMPTS = 8
+"""Prompts whose answers differ, from which it is no chance that each has one reward."""
+
+
+def _pays_prompts(samples: Sequence[Sample]) -> bool:
+    """Whether the prompt alone says what is earned: all answers to one, however they differ, earn
+    the same at all steps, and answers to others something else."""
+    prompts: dict[str, list[Sample]] = defaultdict(list)
+    for one in samples:
+        prompts[one.prompt].append(one)
+    rewards = [
+        {one.reward for one in drawn}
+        for drawn in prompts.values()
+        if len({one.text for one in drawn}) > 1 < len({one.step for one in drawn})
+    ]
+    single = {paid for one in rewards if len(one) == 1 for paid in one}
+    return (
+        len(rewards) >= PAID_PROMPTS and len(single) > 1 and all(len(one) == 1 for one in rewards)
+    )
 
 
 def _parts_move(history: History) -> bool:
