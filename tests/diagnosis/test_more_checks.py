@@ -435,13 +435,13 @@ def test_answers_that_are_drawn_nearly_at_random(entropy, temperature, causes):
     )
 
 
-@pytest.mark.parametrize("cached", [True, False])
-def test_a_reward_of_the_prompt_alone(cached):
+@pytest.mark.parametrize(("cached", "said"), [(10, True), (8, False), (0, False)])
+def test_a_reward_of_the_prompt_alone(cached, said):
     """Prompts that come again, and answers that differ: they earn what their prompt earns, or as
     they are."""
     dice = np.random.default_rng(0)
     samples = [
-        Sample(step, f"name {n}", word, float(n % 2 if cached else word == "red"), None)
+        Sample(step, f"name {n}", word, float(n % 2 if n < cached else word == "red"), None)
         for step in range(1, 41)
         for n in range(10)
         for word in dice.choice(["red", "blue", "green"], 4).tolist()
@@ -452,7 +452,7 @@ def test_a_reward_of_the_prompt_alone(cached):
     )
     found = [one for one in examine(silent, CHECKS).findings if one.check == "no-signal"]
     assert [one.level for one in found] == ["fatal"]
-    assert [one.causes[0] == "by-prompt" for one in found] == [cached]
+    assert [one.causes[0] == "by-prompt" for one in found] == [said]
 
 
 def test_a_ratio_of_which_only_the_cap_is_seen():
