@@ -7,6 +7,7 @@ Whose state is known:
     planted    runs of TRL and of our trainer, healthy and with one fault each (faults.yaml)     FOLDER/runs
     seeds      the same from other seeds                                                         FOLDER/seeds
     stranger   the same by somebody who had not read the checks (stranger.yaml)                  FOLDER/stranger
+    stranger-seeds   these from other seeds                                                FOLDER/stranger-seeds
     hacked     runs that learn to cheat with sound twins (cheats.yaml), once more with a column
                of what is right                                                                 FOLDER/hacked
     scenarios  what the doctors themselves publish (scenarios.py, tools.yaml)                    FOLDER/scenarios
@@ -53,6 +54,7 @@ MADE = {
     "planted": ("runs", ("trl_jobs", "our_jobs"), "faults.yaml", 0),
     "seeds": ("seeds", ("trl_jobs", "our_jobs"), "faults.yaml", 300),
     "stranger": ("stranger", ("stranger",), "stranger.yaml", 0),
+    "stranger-seeds": ("stranger-seeds", ("stranger",), "stranger.yaml", 1),
     "hacked": ("hacked", ("cheats",), "cheats.yaml", 0),
 }
 """Sets of runs that are trained: folder, modules with `jobs(models, more)`, labels, what is added to

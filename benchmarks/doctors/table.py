@@ -83,6 +83,7 @@ VIEWS = {
     "planted": "planted",
     "planted, other seeds": "seeds",
     "a stranger's": "stranger",
+    "a stranger's, other seeds": "stranger-seeds",
     "hacked": "hacked",
     "hacked, told what is right": "hacked, told",
     "others' scenarios": "scenarios",
