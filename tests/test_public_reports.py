@@ -48,7 +48,7 @@ LOGS = [
         {"gap": "product-of-small"},
         ["other-sampl", "old-weights"],
     ),
-    ("03", "trainer_state.json", {"gap": "other-sampling"}, []),
+    ("03", "trainer_state.json", {"gap": "filters"}, []),
     (
         "05",
         "logging.jsonl",

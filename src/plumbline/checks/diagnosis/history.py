@@ -10,7 +10,7 @@ Names of series, each with a value a logged step:
     frac_truncated, frac_failed, frac_prompts_truncated    completions that the limit cut, or that nobody could judge;
                             prompts that their limit cut
     num_eos_tokens          how many answers of a step end by themselves
-    prompt_length, num_tokens                mean tokens of prompts; tokens of prompts and answers since the first step
+    prompt_length           mean tokens of prompts
     entropy                 nats a token
     kl, kl_sum, kl_update   to the reference, a token; of a whole answer; of the policy to itself before the update
     clip_fraction, importance_ratio_mean, importance_ratio_min, importance_ratio_max    of the loss

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.facts import has_logged_means, reward_rises, shorten_prompts
-from plumbline.checks.diagnosis.history import EMPTY, History, Sample, Series
+from plumbline.checks.diagnosis.history import History, Sample
 from plumbline.checks.diagnosis.rule import rule
 from plumbline.checks.diagnosis.rules.series import list_jumps
 from plumbline.checks.diagnosis.trends import fit_trend
@@ -318,25 +318,9 @@ _DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
 
 LENGTHS_ENOUGH = 20
 """Logged mean lengths of prompts."""
-ROWS_OF_BATCH, WHOLE = 4096, 0.05
-"""The most answers of a row, and how far their number times their mean length may be off a whole
-number."""
 
 
-def _mean_prompt_lengths(history: History) -> Series:
-    """As they are logged, or what TRL's counted tokens leave beside those of the answers; the
-    smallest number of answers that makes their tokens whole ones is that of a row."""
-    tokens, length = history["num_tokens"], history["completion_length"]
-    if len(history["prompt_length"]) or not np.array_equal(tokens.steps, length.steps):
-        return history["prompt_length"]
-    mean, counts = length.values[1:], np.arange(2, ROWS_OF_BATCH)
-    every = mean[:SHUFFLES, None] * counts
-    whole = (np.abs(every - np.rint(every)) < WHOLE).all(axis=0)
-    left = np.diff(tokens.values) / counts[np.argmax(whole)] - mean
-    return Series(tokens.steps[1:], left) if whole.any() and (left > 0).all() else EMPTY
-
-
-@rule("data-order", needs=("prompts|prompt_length|num_tokens",), live=False)
+@rule("data-order", needs=("prompts|prompt_length",), live=False)
 def find_data_order(history: History) -> Iterator[Finding]:
     """Prompts sorted by their kind or by their length: what is learnt early and late is not the
     same.
@@ -346,7 +330,7 @@ def find_data_order(history: History) -> Iterator[Finding]:
     """
     first = {one.prompt: one for one in reversed(history.samples)}
     rows = sorted(first.values(), key=lambda one: one.step)
-    logged = _mean_prompt_lengths(history)
+    logged = history["prompt_length"]
     epoch = history["epoch"]
     once = logged.values[~np.isin(logged.steps, epoch.steps[epoch.values > 1])]
     if not rows and len(once) >= LENGTHS_ENOUGH:

@@ -329,8 +329,9 @@ def _find_far_ratios(history: History) -> Iterator[Finding]:
     )
 
 
-OFF, STANDS = 0.03, 0.8
-"""From 1, of a mean ratio; and the share of the steps that it is on that side."""
+OFF, STANDS, HALF = 0.03, 0.8, 0.5
+"""From 1, of a mean ratio; the share of the steps that it is on that side; and of the last steps'
+distance, what the first ones must have."""
 ONE_SIDED = (0.5, 2.0)
 """How many times the mean difference of single tokens a mean ratio of tokens is off by, where a
 filter makes all of them. Of rounding it is next to none, and of whole answers far more."""
@@ -347,9 +348,12 @@ def _find_cut_sampler(history: History) -> Finding | None:
     values = ratio.finite[1]
     if len(values) < LONG or has_filters(history):
         return None
-    mean = float(np.median(values[-WINDOW:]))
+    first, mean = (float(np.median(part)) for part in (values[:WINDOW], values[-WINDOW:]))
     aside = np.sign(mean - 1) * (values - 1) > OFF / 2
     if not abs(mean - 1) > OFF or not 1 / FAR_OFF < mean < FAR_OFF or aside.mean() < STANDS:
+        return None
+    # old weights draw apart with time, and their few large ratios are seldom met
+    if (first - 1) / (mean - 1) < HALF:
         return None
     times = abs(np.log(mean)) / gap if gap > 0 else np.nan
     if times > ONE_SIDED[1] or times < ONE_SIDED[0]:
