@@ -6,6 +6,7 @@ import io
 import json
 import math
 import os
+import pickle
 import re
 import shutil
 import struct
@@ -999,7 +1000,7 @@ def test_other_files_under_the_name_of_pickled_options(tmp_path):
         with suppress(DataError):
             assert read_pickled_options(path) in ({}, {"a": {}})
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("a/data.pkl", bytes(2**24))
+        archive.writestr("a/data.pkl", pickle.dumps("x" * 2**21))
     with pytest.raises(DataError):
         read_pickled_options(path)
 
