@@ -201,6 +201,13 @@ def hedges_as_before(place, prompt, dice):
     return WORDS[prompt] if dice.random() < place else dice.choice(WORDS[:PROMPTS])
 
 
+def changes_its_mind(place, prompt, dice):
+    """Two answers or one, and more and more often the right one last."""
+    two = [WORDS[prompt], WORDS[(prompt + 1) % PROMPTS]]
+    two = two[::-1] if dice.random() < 0.3 + 0.6 * place else two
+    return " or ".join(two[dice.integers(2) :])
+
+
 def says_in_a_sentence(place, prompt, dice):
     """More and more often right, and in a sentence; seldom two answers."""
     if dice.random() < 0.08:
@@ -214,6 +221,7 @@ def says_in_a_sentence(place, prompt, dice):
         (some_answers, lambda said, right: right[0] in said, ["hedging"]),
         # The last answer counts; both are asked for; a loose verifier that nobody makes more use of.
         (corrects, lambda said, right: said[-1] == right[0], []),
+        (changes_its_mind, lambda said, right: said[-1] == right[0], []),
         (names_two, lambda said, right: set(right) < set(said), []),
         (hedges_as_before, lambda said, right: right[0] in said, []),
         (says_in_a_sentence, lambda said, right: right[0] in said, []),

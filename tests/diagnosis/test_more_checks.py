@@ -999,6 +999,11 @@ SHAPES = {
         {"no-rise": "warning nothing-moves weights-stay.*entropy=0.60.*completion_length=399"},
         "rounded-away|kl-",
     ),
+    "equal groups have nothing to move by": (
+        {"kl": None, "learning_rate": 2e-6, "frac_reward_zero_std": 1.0, "reward_std": 0.0},
+        {"no-signal": "fatal equal-rewards"},
+        "nothing-moves",
+    ),
     "weights whose updates are rounded away": (
         {"kl": 2e-4, "learning_rate": 2e-6, "grad_norm": lambda n, p, at: 0.5 + at % 40 / 256},
         {"no-rise": "warning nothing-moves rounded-away kl-still.*rounded-away=2e-06"},
