@@ -1009,6 +1009,11 @@ SHAPES = {
         {"no-rise": "warning nothing-moves rounded-away kl-still.*rounded-away=2e-06"},
         "weights-stay",
     ),
+    "norms of bfloat16 at a usual rate": (
+        {"kl": None, "learning_rate": 1e-4, "grad_norm": lambda n, p, at: 0.5 + at % 40 / 256},
+        {"no-rise": "warning nothing-moves weights-stay"},
+        "rounded-away",
+    ),
     "the entropy falls, and the reward stands": (
         {"kl": None, "entropy": lambda noise, p, at: 0.6 - 0.06 * p + noise(0.03)},
         {"no-rise": "note no-rise"},
