@@ -96,7 +96,7 @@ def main() -> None:
     try:
         _judge_all(arguments)
     except KeyboardInterrupt:
-        sys.exit("stopped; the same command goes on from here")
+        sys.exit("stopped; the same command continues from here")
 
 
 def _judge_all(arguments: argparse.Namespace) -> None:

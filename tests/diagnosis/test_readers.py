@@ -1003,6 +1003,13 @@ def test_other_files_under_the_name_of_pickled_options(tmp_path):
         archive.writestr("a/data.pkl", pickle.dumps("x" * 2**21))
     with pytest.raises(DataError):
         read_pickled_options(path)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a/data.pkl", pickle.dumps(list(range(5000))))
+    whole = path.read_bytes()
+    for damaged in (whole[:60] + bytes(range(60)) + whole[120:], whole[: len(whole) // 2]):
+        path.write_bytes(damaged)
+        with suppress(DataError):
+            assert read_pickled_options(path) == {}  # no archive any more
 
 
 def test_completions_of_verl_and_of_swift(tmp_path):

@@ -2,6 +2,7 @@
 
 import pickletools
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,12 @@ from plumbline.errors import DataError
 LARGEST = 2**20
 """Bytes; transformers writes about 7 KiB."""
 PLAIN = (str, int, float, type(None))
+DAMAGED = (
+    *(OSError, EOFError, ValueError, LookupError, TypeError, RuntimeError),
+    *(zipfile.BadZipFile, zlib.error),
+)
+"""What reading raises of an archive that is cut, encrypted or packed in another way, or of a pickle
+that is none."""
 _OTHER = object()
 """What is no plain value: a class, or what one would make."""
 _VALUES = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
@@ -37,7 +44,7 @@ def read_pickled_options(path: Path) -> dict[str, Any]:
             if member.file_size > LARGEST:
                 raise wrong
             state = _walk(archive.read(member))
-    except (OSError, ValueError, IndexError, KeyError, TypeError, zipfile.BadZipFile) as error:
+    except DAMAGED as error:
         raise wrong from error
     found: dict[str, Any] = {}
     for name, value in state.items():

@@ -597,9 +597,9 @@ NO_RISE_TOP = 0.9
 STILL = 1e-3
 """Nats to the reference, below which the policy has hardly moved."""
 
-STANDS = {"entropy": 0.05, "completion_length": 0.1}
+STANDSTILL = {"entropy": 0.05, "completion_length": 0.1}
 """Shares of their level that no change of these can be above, where nothing moves."""
-STANDS_LONG, STANDS_REWARD = 40, (-0.5, 0.25)
+STANDSTILL_LONG, STANDSTILL_REWARD = 40, (-0.5, 0.25)
 """Logged steps, and what the reward may have changed by, in its deviation within groups."""
 ROUNDED = 1e-5
 """A rate that most weights of bfloat16 round away: one of 0.02 changes from 4e-5 on."""
@@ -664,10 +664,10 @@ def find_no_rise(history: History) -> Iterator[Finding]:
 def _find_standstill(history: History, came: RewardOutcome, scale: float) -> dict[str, float]:
     """The entropy and the length of answers, where neither they nor the reward can have changed by
     much, though groups differ and have a gradient; empty where something may move."""
-    low, high = STANDS_REWARD
+    low, high = STANDSTILL_REWARD
     gradient = history["grad_norm"]
     if (
-        came.change.n < STANDS_LONG
+        came.change.n < STANDSTILL_LONG
         or not low * scale < came.change.low < came.change.high < high * scale
         or not (~zero_mask(gradient, NO_GRADIENT)).sum() > len(gradient) / 2
         or not groups_differ_late(history)
@@ -676,9 +676,9 @@ def _find_standstill(history: History, came: RewardOutcome, scale: float) -> dic
     ):
         return {}
     levels = {}
-    for name, most in STANDS.items():
+    for name, most in STANDSTILL.items():
         values = finite_values(history[name].values)
-        if len(values) >= STANDS_LONG:
+        if len(values) >= STANDSTILL_LONG:
             third, levels[name] = len(values) // 3, float(values.mean())
             change = measure_shift(values, third, third).interval
             if max(-change.low, change.high) > most * levels[name]:

@@ -329,7 +329,7 @@ def _find_far_ratios(history: History) -> Iterator[Finding]:
     )
 
 
-OFF, STANDS, HALF = 0.03, 0.8, 0.5
+OFF, ASIDE, HALF = 0.03, 0.8, 0.5
 """From 1, of a mean ratio; the share of the steps that it is on that side; and of the last steps'
 distance, what the first ones must have."""
 ONE_SIDED = (0.5, 2.0)
@@ -350,7 +350,7 @@ def _find_cut_sampler(history: History) -> Finding | None:
         return None
     first, mean = (float(np.median(part)) for part in (values[:WINDOW], values[-WINDOW:]))
     aside = np.sign(mean - 1) * (values - 1) > OFF / 2
-    if not abs(mean - 1) > OFF or not 1 / FAR_OFF < mean < FAR_OFF or aside.mean() < STANDS:
+    if not abs(mean - 1) > OFF or not 1 / FAR_OFF < mean < FAR_OFF or aside.mean() < ASIDE:
         return None
     # old weights draw apart with time, and their few large ratios are seldom met
     if (first - 1) / (mean - 1) < HALF:
