@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from plumbline.policies.autoregressive.decoders import Decoder, threads_for
-from plumbline.policies.autoregressive.packing import has_shared_attention
+from plumbline.policies.autoregressive.packing import has_shared_attention, widen
 from plumbline.policies.pretrained.adapters import Projection
 from plumbline.policies.pretrained.policy import pad_rows, uses_onednn
 from plumbline.policies.token_logprobs import exact, logits_of
@@ -80,7 +80,7 @@ class LeanDecoder(Decoder):
         before = self._cache_shared(list(prompts[0][:shared]), len(prompts)) if shared else None
         output = self.read(ids[:, shared:], before)
         cache = output.past_key_values.layers
-        self.prompt_keys = [layer.keys.transpose(-1, -2) for layer in cache]  # [P, K, D, L]
+        self.prompt_keys = [widen(layer.keys).transpose(-1, -2) for layer in cache]  # [P, K, D, L]
         self.prompt_values = [layer.values for layer in cache]  # [P, K, L, D]
         self.prompt_bias = _bias(there, dtype)  # [P, L]
         self.padded = min(map(len, prompts)) < ids.shape[1]
@@ -90,7 +90,7 @@ class LeanDecoder(Decoder):
         self.past = 0
         self.shape = (len(prompts), copies)
         shape = (len(self.layers), len(prompts), self.kv_heads, copies, max_tokens, self.head_size)
-        self.keys = torch.zeros(shape, dtype=dtype, device=device)
+        self.keys = widen(torch.zeros(shape, dtype=dtype, device=device))
         self.values = torch.zeros(shape, dtype=dtype, device=device)
         last = output.last_hidden_state[
             torch.arange(len(prompts), device=device), lengths - 1 - shared
@@ -199,7 +199,7 @@ class LeanDecoder(Decoder):
         )
         if hasattr(attention, "q_norm"):
             query, key = _norm(attention.q_norm, query), _norm(attention.k_norm, key)
-        query, key = _rotate(query, *rope) * self.scale, _rotate(key, *rope)
+        query, key = widen(_rotate(query, *rope) * self.scale), widen(_rotate(key, *rope))
         # Heads before copies: the copies of a prompt then share one matrix product with its keys.
         query = query.transpose(1, 2)  # [P, K, G, Q, D]
         own_keys, own_values = self.keys[index], self.values[index]
@@ -211,7 +211,7 @@ class LeanDecoder(Decoder):
         scores = torch.cat([to_prompt, query @ own_keys.transpose(-1, -2)], dim=-1)
         if bias is not None:
             scores += bias
-        weights = scores.softmax(-1, dtype=torch.float32).to(query.dtype)
+        weights = scores.softmax(-1).to(value.dtype)
         length = to_prompt.shape[-1]
         from_prompt = weights[..., :length].reshape(*shape[:-1], length) @ self.prompt_values[index]
         mixed = from_prompt.view(query.shape) + weights[..., length:] @ own_values
