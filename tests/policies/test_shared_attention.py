@@ -6,15 +6,27 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, Gemma3TextConfig, LlamaConfig
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    Gemma3TextConfig,
+    LlamaConfig,
+    Qwen2Config,
+)
 
 from plumbline.api import sample_trajectories
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive import packing
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.autoregressive.packing import pack
-from plumbline.policies.autoregressive.probe import probe
+from plumbline.policies.autoregressive.probe import (
+    _draw_texts,
+    _run_decoder,
+    _run_plain_pass,
+    probe,
+)
 from plumbline.policies.policy import Demonstration
+from plumbline.policies.pretrained.numerics import AgreementCheck
 from plumbline.records import Sampling, Trajectory, Transition
 from plumbline.storage import read_json
 
@@ -461,3 +473,39 @@ def test_in_16_bits_passes_have_few_lengths_and_score_alike(wider):
     assert len(lengths) > 20
     groups = pack(ragged({50: [9, 40]}), policy.device, rounded=True).groups
     assert (groups.prompts.shape, groups.own.shape) == ((1, 64), (2, 64))
+
+
+@pytest.mark.parametrize("cached", [0, 12], ids=["begun", "behind-a-prompt"])
+def test_large_scores_do_not_lose_their_order_in_16_bits(cached):
+    """What all keys have in common, as a key's bias, moves every score alike and so nothing."""
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(1, heads, 1, 24, 8) for heads in (2, 1, 1))
+    query, common = query + 4, torch.full((8,), 16.0)
+    query, key, value = (each.bfloat16() for each in (query, key + common, value))
+    key, value = key[:, 0], value[:, 0]
+    first = None
+    if cached:
+        there = torch.ones((1, cached), dtype=torch.bool)
+        first = (key[:, :, :cached], value[:, :, :cached], there)
+        query, key, value = query[..., cached:, :], key[:, :, cached:], value[:, :, cached:]
+    wide = None if first is None else (first[0].float(), first[1].float(), first[2])
+    exact = packing.attend(query.float(), key.float(), value.float(), wide, 1.0)
+    found = packing.attend(query, key, value, first, 1.0)
+    assert (query.float() @ key[:, None].float().mT).max() > 512, "bfloat16 counts by fours there"
+    torch.testing.assert_close(found.float(), exact, atol=0.03, rtol=0)
+
+
+def test_a_decoder_of_large_scores_is_as_exact_in_16_bits_as_the_model(tiny_folder, tmp_path):
+    config = Qwen2Config(num_key_value_heads=2, max_position_embeddings=256, **SIZES)
+    model = opened(made(tmp_path / "biased", config, tiny_folder), dtype="bfloat16").model
+    with torch.no_grad():
+        for layer in model.model.layers:
+            for side, size, index in (("q_proj", 0.1, 3), ("k_proj", 0.25, 7)):
+                projection = getattr(layer.self_attn, side)
+                projection.weight.mul_(size)
+                projection.bias.fill_(0).view(-1, 8)[:, index] = 64
+        packing.remove_shared_attention(model)
+        texts = _draw_texts(model, (15, 9))
+        own = _run_plain_pass(model, *texts)
+        trial = AgreementCheck.from_model(model, lambda: _run_plain_pass(model, *texts))
+        assert trial.distance(_run_decoder(model, *texts)) < 1.2 * trial.distance(own)

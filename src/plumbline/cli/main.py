@@ -338,9 +338,11 @@ def get(
     from plumbline.policies.downloads.get import ENTRIES, catalogue_table, megabytes
 
     if name is None:
-        print_json({"models": [asdict(entry) for entry in ENTRIES]}) if as_json else print_tables(
-            catalogue_table()
-        )
+        if as_json:
+            listed = [asdict(each) | {"download_bytes": each.download_bytes} for each in ENTRIES]
+            print_json({"models": listed})
+        else:
+            print_tables(catalogue_table())
         return
     from plumbline.policies.downloads.get import get as get_model
 

@@ -2,6 +2,7 @@
 
 import math
 import shutil
+import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,7 +85,9 @@ def open_float32(model: str) -> Any:
             "is another model",
             "export it with --kind adapter",
         )
-    return open_policy(section, model)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "(?s).*dequantised anew")  # what it advises is done here
+        return open_policy(section, model)
 
 
 def write_merged(

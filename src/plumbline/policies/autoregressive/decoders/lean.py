@@ -199,7 +199,7 @@ class LeanDecoder(Decoder):
         )
         if hasattr(attention, "q_norm"):
             query, key = _norm(attention.q_norm, query), _norm(attention.k_norm, key)
-        query, key = widen(_rotate(query, *rope) * self.scale), widen(_rotate(key, *rope))
+        query, key = widen(_rotate(query, *rope)) * self.scale, widen(_rotate(key, *rope))
         # Heads before copies: the copies of a prompt then share one matrix product with its keys.
         query = query.transpose(1, 2)  # [P, K, G, Q, D]
         own_keys, own_values = self.keys[index], self.values[index]
