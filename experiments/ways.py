@@ -1,11 +1,14 @@
-"""Which way makes a small model better: arms at equal processor-seconds from one published model,
-and their controls.
+"""Which way makes a small model better: arms at equal processor-seconds from a published model, and
+their controls.
 
-    plumbline get smollm2-135m
+    plumbline get smollm2-135m; plumbline get qwen2.5-coder-0.5b
     python experiments/ways.py run strict-json sft grpo --seed 0   # a row to ways.jsonl as an arm ends; resumes
     python experiments/ways.py run strict-json all --seed 0 1 2 --start 300 --seconds 600    # after a little SFT
     python experiments/ways.py table strict-json --start 300 --seconds 600                   # as in docs/which-way.md
+    python experiments/ways.py run strict-json nothing --model qwen2.5-coder-0.5b           # without gold answers
+    python experiments/ways.py table strict-json --model qwen2.5-coder-0.5b
     python experiments/ways.py figure docs/which-way.svg --start 300 --seconds 600
+    python experiments/ways.py figure docs/from-nothing.svg --model qwen2.5-coder-0.5b smollm2-135m
     python experiments/ways.py signal short-answers                # what 64, 256 or 1,024 answers a step buy
     python experiments/ways.py parses strict-json                  # what "it parses" accepts and the verifier does not
 
@@ -20,6 +23,8 @@ import argparse
 import os
 import sys
 import time
+from functools import partial
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +52,18 @@ WAYS = {
     "rft": "rejection sampling, best of 8",
     "expert-iteration": "expert iteration",
     "grpo": "GRPO",
+    "dynamic": "GRPO, dynamic sampling",
     "dpo": "DPO, best against worst of 8",
     "self-distillation": "self-distillation, told the gold answer",
     "distillation": "on-policy distillation from what SFT made",
     "unverified": "control: SFT on own answers, unchecked",
     "control": "control: GRPO, shuffled advantages",
 }
+RECIPES = {"grpo": "strict-json", "dynamic": "strict-json"}
+"""Of arms whose recipe is not called by their name."""
+NOTHING = ("expert-iteration", "grpo", "dynamic", "dpo", "unverified", "control")
+"""The arms that need no gold answer, and their controls."""
+MODELS = ("smollm2-135m", "qwen2.5-coder-0.5b")
 TASKS = {"strict-json": (), "short-answers": ("task.name=short-answers", "sampling.max_tokens=16")}
 """Tasks, and what all their arms set over the recipes of strict-json."""
 SMALLER = ("rl.prompts_per_step=16", "rl.optimiser.learning_rate=2e-4", "rl.minibatch=4")
@@ -89,7 +100,8 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="train and evaluate arms, or go on with them")
     run.add_argument("task", choices=TASKS)
-    run.add_argument("arms", nargs="+", choices=["all", *WAYS])
+    run.add_argument("arms", nargs="+", choices=["all", "nothing", *WAYS])
+    run.add_argument("--model", choices=MODELS, default=MODELS[0])
     run.add_argument("--seed", type=int, nargs="+", default=[0])
     run.add_argument("--seconds", type=float, default=SECONDS, help="processor-seconds of training")
     run.add_argument(
@@ -115,6 +127,8 @@ def main() -> None:
         show = commands.add_parser(name)
         show.add_argument("target", help="an SVG file" if name == "figure" else "a task")
         show.add_argument("--task", choices=TASKS, default="strict-json", help="of a figure")
+        show.add_argument("--model", nargs="+", choices=MODELS, default=MODELS[:1])
+        show.add_argument("--set", dest="overrides", action="append", default=[], help="as of run")
         show.add_argument("--rows", type=Path, default=ROWS)
         show.add_argument(
             "--seconds", type=float, default=SECONDS, help="the budget of the arms that are shown"
@@ -125,14 +139,19 @@ def main() -> None:
     options = parser.parse_args()
     if options.command == "run":
         for seed in options.seed:
-            for name in WAYS if "all" in options.arms else options.arms:
+            groups = {"all": WAYS, "nothing": NOTHING}
+            for name in groups.get(options.arms[0], options.arms):
                 run_arm(options, name, seed)
         return
     if options.command == "signal":
         print(measure_signal(options.task, options.model, options.answers))
         return
-    wanted = {"set": [], "budget": options.seconds, "start": options.start}
-    rows = [row for _, row in read_jsonl(options.rows) if wanted.items() <= row.items()]
+    wanted = {"set": options.overrides, "budget": options.seconds, "start": options.start}
+    rows = [
+        row
+        for _, row in read_jsonl(options.rows)
+        if wanted.items() <= row.items() and row["model"] in options.model
+    ]
     if options.command == "table":
         print(table([row for row in rows if row["task"] == options.target]))
     elif options.command == "parses":
@@ -145,18 +164,21 @@ def main() -> None:
 
 def run_arm(options: argparse.Namespace, name: str, seed: int) -> Path:
     """Train an arm, or resume it, and add its row; its folder."""
-    trial = "".join(f"-{each}" for each in options.overrides)
+    trial = "".join(f"-{each.partition('=')[2]}" for each in options.overrides)
+    if options.model != MODELS[0]:
+        trial = f"-{options.model}{trial}"
     begun = f"-after{options.start:g}" if options.start else ""
     folder = FOLDER / f"{options.task}-{name}-{options.seconds:g}-seed{seed}{begun}{trial}".replace(
-        " ", ""
+        " ", "-"
     )
-    way = "strict-json" if name == "grpo" else f"strict-json-{name}"
+    way = RECIPES.get(name, f"strict-json-{name}")
     stage = "sft" if name == "sft" else "rl"
     overrides = [
         f"seed={seed}",
         f"{stage}.seconds={options.seconds}",
         f"{stage}.steps=100000",
         f"{stage}.optimiser.warmup=0",
+        f"model.name=models/{options.model}",
         *TASKS[options.task],
     ]
     if not NATIVE:
@@ -174,8 +196,14 @@ def run_arm(options: argparse.Namespace, name: str, seed: int) -> Path:
             f"rl.teacher.model={FOLDER / f'{options.task}-sft-{TEACHER:g}-seed{seed}' / 'models' / 'sft'}"
         )
     overrides += (
-        SMALLER if name in {"grpo", "dpo", "control"} else ONE_ROUND if name == "rft" else ()
+        SMALLER
+        if name in {"grpo", "dynamic", "dpo", "control"}
+        else ONE_ROUND
+        if name == "rft"
+        else ()
     )
+    if name == "dynamic":
+        overrides.append("rl.resample=2")
     recipe = load_recipe(way, [*overrides, *options.overrides])
     print(f"arm {folder.name}", file=sys.stderr, flush=True)
     if not (folder / "result.json").is_file():
@@ -185,6 +213,7 @@ def run_arm(options: argparse.Namespace, name: str, seed: int) -> Path:
         )
     row = {
         "task": options.task,
+        "model": options.model,
         "arm": name,
         "seed": seed,
         "budget": options.seconds,
@@ -206,7 +235,7 @@ def share_start(recipe: Any, folder: Path) -> None:
             name = f"{EvaluationKey('base', SPLIT, mode)}.json"
             for other in sorted(FOLDER.glob(f"*/evaluations/{name}")):
                 other_recipe = RunRecord.read(other.parents[1]).recipe
-                if all(
+                if other_recipe.model.name == recipe.model.name and all(
                     getattr(other_recipe, key) == getattr(recipe, key)
                     for key in ("seed", "task", "sampling")
                 ):
@@ -267,11 +296,14 @@ def compared(before: Evaluation, after: Evaluation, wordings: dict[str, str]) ->
         ("strict", lambda row: row.readings[READING]),
         ("reward", lambda row: row.reward),
         ("parses", lambda row: row.readings.get("parses", np.nan)),
+        *((part, partial(part_of, part)) for part in pairs[0][0].parts if part != READING),
     ):
         first, last = ([value(pair[side]) for pair in pairs] for side in (0, 1))
-        if np.isnan(first).any():  # a task without this reading
+        there = ~np.isnan([first, last]).any(0)  # a task without this reading, an array's keys
+        if not there.any():
             continue
-        change = paired_difference(first, last, clusters)
+        first, last = np.array(first)[there], np.array(last)[there]
+        change = paired_difference(first, last, [*compress(clusters, there)])
         found[name] = {
             "before": round(float(np.mean(first)), 4),
             "after": round(float(np.mean(last)), 4),
@@ -282,6 +314,12 @@ def compared(before: Evaluation, after: Evaluation, wordings: dict[str, str]) ->
             "p": change.p_value,
         }
     return found
+
+
+def part_of(name: str, row: Any) -> float:
+    """What an answer earned of a part, before its weight; NaN where it has none."""
+    value = row.parts.get(name)
+    return np.nan if value is None else float(value)
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -380,17 +418,23 @@ def measure_signal(name: str, model: str | None, sizes: list[int]) -> str:
 def figure(rows: list[dict[str, Any]]) -> str:
     """The course of the reward of sampled answers over processor-seconds, an arm a line, the mean
     of its seeds."""
+    models = [name for name in MODELS if any(row["model"] == name for row in rows)]
     courses = {
-        name: [row["course"] for row in rows if row["arm"] == name and row["course"]]
+        (name, model): [
+            row["course"]
+            for row in rows
+            if (row["arm"], row["model"]) == (name, model) and row["course"]
+        ]
+        for model in models
         for name in WAYS
     }
-    lines: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-    for name, those in courses.items():
+    lines: dict[tuple[str, str], tuple[np.ndarray, np.ndarray]] = {}
+    for arm, those in courses.items():
         if those:
             at = np.linspace(
                 max(each[0][0] for each in those), min(each[-1][0] for each in those), 40
             )
-            lines[name] = (
+            lines[arm] = (
                 at,
                 np.mean([np.interp(at, *np.transpose(each)) for each in those], axis=0),
             )
@@ -412,7 +456,10 @@ def figure(rows: list[dict[str, Any]]) -> str:
         parts.append(f'<path d="M50 {up(value):.1f}H560" stroke="#ddd"/>')
         parts.append(f'<text x="44" y="{up(value) + 4:.1f}" text-anchor="end">{value:g}</text>')
     labels = spread_labels([up(float(values[-1])) for _, values in lines.values()], 16, 20, 300)
-    for index, ((name, (at, values)), y) in enumerate(zip(lines.items(), labels, strict=True)):
+    for index, (((name, model), (at, values)), y) in enumerate(
+        zip(lines.items(), labels, strict=True)
+    ):
+        label = name if len(models) == 1 else f"{name}, {model.rpartition('-')[2].upper()}"
         points = " ".join(
             f"{across(float(x)):.1f},{up(float(v)):.1f}" for x, v in zip(at, values, strict=True)
         )
@@ -421,7 +468,7 @@ def figure(rows: list[dict[str, Any]]) -> str:
         parts.append(f'<polyline points="{points}" fill="none" stroke-width="2" {look}/>')
         parts.append(
             f'<path d="M568 {y:.1f}h22" stroke-width="2" {look}/><text x="596" '
-            f'y="{y + 4:.1f}">{name}</text>'
+            f'y="{y + 4:.1f}">{label}</text>'
         )
     return "\n".join([*parts, "</svg>", ""])
 

@@ -33,6 +33,8 @@ class GeneratedOptions(Section):
     """Examples to train on, over all kinds."""
     seed: int = Field(default=0, ge=0, le=10_000)
     """Another seed, other requests in the same wordings."""
+    system: str | None = None
+    """A system message before every prompt."""
 
 
 Options = TypeVar("Options", bound=GeneratedOptions)
@@ -107,9 +109,11 @@ class GeneratedTask(Task):
                 if prompt in prompts:
                     continue
                 prompts.add(prompt)
+                before = self.options.system
+                first = [] if before is None else [{"role": "system", "content": before}]
                 example = Example(
                     id=f"{kind}-{split}-{len(found[split]):04d}",
-                    messages=[{"role": "user", "content": prompt}],
+                    messages=[*first, {"role": "user", "content": prompt}],
                     gold=gold,
                     reference=reference,
                     stratum=kind,
