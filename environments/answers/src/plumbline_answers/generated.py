@@ -10,7 +10,7 @@ from pydantic import Field
 
 from plumbline.errors import DataError
 from plumbline.recipe import Section, section
-from plumbline.records import Example
+from plumbline.records import Example, Message
 from plumbline.seeds import generator
 from plumbline.tasks.rubric import Rubric
 from plumbline.tasks.task import Task
@@ -110,7 +110,9 @@ class GeneratedTask(Task):
                     continue
                 prompts.add(prompt)
                 before = self.options.system
-                first = [] if before is None else [{"role": "system", "content": before}]
+                first: list[Message] = (
+                    [] if before is None else [{"role": "system", "content": before}]
+                )
                 example = Example(
                     id=f"{kind}-{split}-{len(found[split]):04d}",
                     messages=[*first, {"role": "user", "content": prompt}],

@@ -191,7 +191,7 @@ class Projection:
             self.ranks.append(down.shape[0])
         self.widths = [len(down) for down in downs]  # r or 2r each
         self.down = torch.cat(downs) if downs else None  # [sum of widths, H]
-        self.laid_out = _laid_out(layers, parts) if lay_out else None
+        self.laid_out, self.bias = _laid_out(layers, parts) if lay_out else (None, None)
         # A x is needed as high, low and high; zeros keep the layers apart
         if self.laid_out is not None and downs:
             ranks = filter(None, self.ranks)
@@ -211,9 +211,10 @@ class Projection:
     def __call__(self, hidden: Tensor) -> Sequence[Tensor]:
         """Outputs [N, O] of every layer for inputs [N, H], without gradient."""
         if self.laid_out is not None:
-            whole = _times(hidden, self.laid_out)
+            whole = _times(hidden, self.laid_out, bias=self.bias)
             if self.down is not None:
-                whole = _times(_times(hidden, self.low_rank[0]), self.low_rank[1], whole)
+                low = _times(hidden, self.low_rank[0])
+                whole = _times(low, self.low_rank[1], base=whole)
             return whole.split([layer.out_features for layer in self.layers], dim=1)
         if self.down is None:
             return [layer(hidden) for layer in self.layers]
@@ -228,9 +229,9 @@ class Projection:
         return outputs
 
 
-def _laid_out(layers: Sequence[Any], parts: Sequence[Any]) -> Tensor | None:
-    """The weights of some layers as one matrix of oneDNN's own layout; None where they are more
-    than bfloat16 matrices.
+def _laid_out(layers: Sequence[Any], parts: Sequence[Any]) -> tuple[Tensor | None, Tensor | None]:
+    """The weights of some layers as one matrix of oneDNN's own layout, and their biases; None where
+    they are more than bfloat16 matrices, or have no bias.
 
     The operations are those that torch's compiler calls on a CPU; a torch without them goes
     without.
@@ -239,16 +240,20 @@ def _laid_out(layers: Sequence[Any], parts: Sequence[Any]) -> Tensor | None:
         layer if part is None else layer.base_layer
         for layer, part in zip(layers, parts, strict=True)
     ]
-    plain = all(type(base) is nn.Linear and base.bias is None for base in bases)
+    plain = all(type(base) is nn.Linear for base in bases)
     there = hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
     if not (plain and there and torch.ops.mkldnn._is_mkldnn_bf16_supported()):  # noqa: SLF001
-        return None
+        return None, None
     weights = [base.weight.detach() for base in bases]
-    return (
-        _lay_out(torch.cat(weights))
-        if all(weight.dtype == torch.bfloat16 for weight in weights)
-        else None
-    )
+    if any(weight.dtype != torch.bfloat16 for weight in weights):
+        return None, None
+    if all(base.bias is None for base in bases):
+        return _lay_out(torch.cat(weights)), None
+    biases = [
+        weight.new_zeros(len(weight)) if base.bias is None else base.bias.detach()
+        for base, weight in zip(bases, weights, strict=True)
+    ]
+    return _lay_out(torch.cat(weights)), torch.cat(biases)
 
 
 def _lay_out(weight: Tensor) -> Tensor:
@@ -257,11 +262,13 @@ def _lay_out(weight: Tensor) -> Tensor:
     return found
 
 
-def _times(hidden: Tensor, laid_out: Tensor, base: Tensor | None = None) -> Tensor:
-    """x W^T [N, O] for x [N, H], or base [N, O] + x W^T, rounded once as `addmm_` does."""
+def _times(
+    hidden: Tensor, laid_out: Tensor, *, bias: Tensor | None = None, base: Tensor | None = None
+) -> Tensor:
+    """x W^T + bias [N, O] for x [N, H], or base [N, O] + x W^T, rounded once as `addmm_` does."""
     linear: Any = torch.ops.mkldnn._linear_pointwise  # noqa: SLF001
     found: Tensor = (
-        linear(hidden, laid_out, None, "none", [], "")
+        linear(hidden, laid_out, bias, "none", [], "")
         if base is None
         else linear.binary(hidden, base, laid_out, None, "add")
     )

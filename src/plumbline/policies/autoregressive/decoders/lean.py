@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from plumbline.policies.autoregressive.decoders import Decoder, threads_for
-from plumbline.policies.autoregressive.packing import has_shared_attention, widen
+from plumbline.policies.autoregressive.packing import has_shared_attention, weigh, widen
 from plumbline.policies.pretrained.adapters import Projection
 from plumbline.policies.pretrained.policy import pad_rows, uses_onednn
 from plumbline.policies.token_logprobs import exact, logits_of
@@ -211,7 +211,7 @@ class LeanDecoder(Decoder):
         scores = torch.cat([to_prompt, query @ own_keys.transpose(-1, -2)], dim=-1)
         if bias is not None:
             scores += bias
-        weights = scores.softmax(-1).to(value.dtype)
+        weights = weigh(scores, value.dtype)
         length = to_prompt.shape[-1]
         from_prompt = weights[..., :length].reshape(*shape[:-1], length) @ self.prompt_values[index]
         mixed = from_prompt.view(query.shape) + weights[..., length:] @ own_values
