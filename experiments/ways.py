@@ -64,8 +64,22 @@ RECIPES = {"grpo": "strict-json", "dynamic": "strict-json"}
 NOTHING = ("expert-iteration", "grpo", "dynamic", "dpo", "unverified", "control")
 """The arms that need no gold answer, and their controls."""
 MODELS = ("smollm2-135m", "qwen2.5-coder-0.5b")
-TASKS = {"strict-json": (), "short-answers": ("task.name=short-answers", "sampling.max_tokens=16")}
+SHOP = (
+    "task.name=commerce",
+    "task.options={{job: {0}, orders: 3000, {0}: 1600, instructions: short}}",
+    "sampling.max_tokens={1}",
+    "rl.prompts_per_step=8",
+)
+TASKS = {
+    "strict-json": (),
+    "short-answers": ("task.name=short-answers", "sampling.max_tokens=16"),
+    "shop-sql": tuple(each.format("sql_qa", 144) for each in SHOP),
+    "shop-extraction": tuple(each.format("extraction", 120) for each in SHOP),
+}
 """Tasks, and what all their arms set over the recipes of strict-json."""
+RIGHT = {"shop-sql": "result", "shop-extraction": "exact"}
+"""The part of the reward that is 1 where an answer is right, for tasks without the reading
+`READING`."""
 SMALLER = ("rl.prompts_per_step=16", "rl.optimiser.learning_rate=2e-4", "rl.minibatch=4")
 """What arms set whose recipe has 256 answers a step: with 128, in four updates, minutes have enough
 steps."""
@@ -179,7 +193,6 @@ def run_arm(options: argparse.Namespace, name: str, seed: int) -> Path:
         f"{stage}.steps=100000",
         f"{stage}.optimiser.warmup=0",
         f"model.name=models/{options.model}",
-        *TASKS[options.task],
     ]
     if not NATIVE:
         overrides.append("model.dtype=float32")
@@ -204,6 +217,7 @@ def run_arm(options: argparse.Namespace, name: str, seed: int) -> Path:
     )
     if name == "dynamic":
         overrides.append("rl.resample=2")
+    overrides += [each for each in TASKS[options.task] if stage == "rl" or each[:3] != "rl."]
     recipe = load_recipe(way, [*overrides, *options.overrides])
     print(f"arm {folder.name}", file=sys.stderr, flush=True)
     if not (folder / "result.json").is_file():
@@ -222,7 +236,9 @@ def run_arm(options: argparse.Namespace, name: str, seed: int) -> Path:
     row["set"] = options.overrides
     seen = [each for _, each in read_jsonl(options.rows)] if options.rows.is_file() else []
     if not any({key: each[key] for key in row} == row for each in seen):
-        write_jsonl(options.rows, [*seen, row | figures(RunRecord.read(folder), stage)])
+        write_jsonl(
+            options.rows, [*seen, row | figures(RunRecord.read(folder), stage, options.task)]
+        )
     return folder
 
 
@@ -244,7 +260,7 @@ def share_start(recipe: Any, folder: Path) -> None:
                     break
 
 
-def figures(run: Any, stage: str) -> dict[str, Any]:
+def figures(run: Any, stage: str, task: str) -> dict[str, Any]:
     """What a finished arm came to: greedy and sampled, before and after, its cost, and its
     course."""
     evaluations = run.evaluations()
@@ -274,29 +290,28 @@ def figures(run: Any, stage: str) -> dict[str, Any]:
             if key.stage == "reference"
         },
     }
-    task = open_task(run.recipe.task.name, run.recipe.task.options, Path())
-    wordings = {example.id: example.cluster for example in task.examples(SPLIT)}
+    right = RIGHT.get(task, READING)
     for mode in ("greedy", "sampled"):
         before, after = (evaluations[EvaluationKey(name, SPLIT, mode)] for name in ("base", stage))
-        found[mode] = compared(before, after, wordings)
+        found[mode] = compared(before, after, right)
     return found
 
 
-def compared(before: Evaluation, after: Evaluation, wordings: dict[str, str]) -> dict[str, Any]:
+def compared(before: Evaluation, after: Evaluation, right: str) -> dict[str, Any]:
     """The share that is all right and the mean reward, before and after, paired; the wording is the
     unit."""
     pairs = judged_pairs(before, after)
-    clusters = [wordings[row.id] for row, _ in pairs]
+    clusters = [row.cluster for row, _ in pairs]
     found: dict[str, Any] = {
         "n": len(pairs),
         "wordings": len(set(clusters)),
         "tokens": round(float(np.mean([row.tokens for _, row in pairs])), 1),
     }
     for name, value in (
-        ("strict", lambda row: row.readings[READING]),
+        ("strict", lambda row: {**row.parts, **row.readings}[right]),
         ("reward", lambda row: row.reward),
         ("parses", lambda row: row.readings.get("parses", np.nan)),
-        *((part, partial(part_of, part)) for part in pairs[0][0].parts if part != READING),
+        *((part, partial(part_of, part)) for part in pairs[0][0].parts if part != right),
     ):
         first, last = ([value(pair[side]) for pair in pairs] for side in (0, 1))
         there = ~np.isnan([first, last]).any(0)  # a task without this reading, an array's keys
