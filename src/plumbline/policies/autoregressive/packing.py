@@ -119,9 +119,9 @@ def widen(states: Tensor) -> Tensor:
     return states.to(wide) if states.dtype in (torch.float16, torch.bfloat16) else states
 
 
-def weigh(scores: Tensor, dtype: torch.dtype) -> Tensor:
-    """The softmax over the last axis, in float32 for models of 16 bits, in their dtype."""
-    return scores.to(torch.promote_types(dtype, torch.float32)).softmax(-1).to(dtype)
+def multiply(query: Tensor, keys: Tensor) -> Tensor:
+    """Scores of queries and wide keys, in float32 at least."""
+    return (widen(query) @ keys).to(torch.promote_types(query.dtype, torch.float32))
 
 
 class _Bands(torch.autograd.Function):
@@ -140,14 +140,14 @@ class _Bands(torch.autograd.Function):
         parts, attentions = [], []
         for start, end, seen in _bands(query.shape[3], key.shape[2]):
             band = rows[..., start:end, :]
-            scores = (widen(band.flatten(2, 3)) * scale) @ wide[:, :, : width + seen].mT
+            scores = multiply(band.flatten(2, 3), wide[:, :, : width + seen].mT).mul_(scale)
             each = scores.view(*band.shape[:-1], width + seen)
             each[..., width + seen - (end - start) :].masked_fill_(
                 _later_keys(end - start), float("-inf")
             )
             if hidden is not None:
                 each[..., :width].masked_fill_(hidden, float("-inf"))
-            attention = weigh(scores, rows.dtype)  # [K, R, Q x band, P + seen]
+            attention = scores.softmax(-1).to(rows.dtype)  # [K, R, Q x band, P + seen]
             mixed = attention[..., width:] @ value[:, :, :seen]
             if prompt:
                 mixed = attention[..., :width] @ prompt[1] + mixed

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from plumbline.policies.autoregressive.decoders import Decoder, threads_for
-from plumbline.policies.autoregressive.packing import has_shared_attention, weigh, widen
+from plumbline.policies.autoregressive.packing import has_shared_attention, multiply, widen
 from plumbline.policies.pretrained.adapters import Projection
 from plumbline.policies.pretrained.policy import pad_rows, uses_onednn
 from plumbline.policies.token_logprobs import exact, logits_of
@@ -199,19 +199,21 @@ class LeanDecoder(Decoder):
         )
         if hasattr(attention, "q_norm"):
             query, key = _norm(attention.q_norm, query), _norm(attention.k_norm, key)
-        query, key = widen(_rotate(query, *rope)) * self.scale, widen(_rotate(key, *rope))
+        query, key = _rotate(query, *rope), _rotate(key, *rope)
         # Heads before copies: the copies of a prompt then share one matrix product with its keys.
         query = query.transpose(1, 2)  # [P, K, G, Q, D]
         own_keys, own_values = self.keys[index], self.values[index]
-        own_keys.index_copy_(3, self.time, key.transpose(1, 2))
+        own_keys.index_copy_(3, self.time, widen(key.transpose(1, 2)))
         own_values.index_copy_(3, self.time, value.transpose(1, 2))
         own_keys, own_values = own_keys[..., :span, :], own_values[..., :span, :]
         shape = (num_prompts, self.kv_heads, -1, self.head_size)
-        to_prompt = (query.reshape(shape) @ self.prompt_keys[index]).view(*query.shape[:-1], -1)
-        scores = torch.cat([to_prompt, query @ own_keys.transpose(-1, -2)], dim=-1)
+        to_prompt = multiply(query.reshape(shape), self.prompt_keys[index])
+        to_prompt = to_prompt.view(*query.shape[:-1], -1)
+        scores = torch.cat([to_prompt, multiply(query, own_keys.transpose(-1, -2))], dim=-1)
+        scores *= self.scale
         if bias is not None:
             scores += bias
-        weights = weigh(scores, value.dtype)
+        weights = scores.softmax(-1).to(value.dtype)
         length = to_prompt.shape[-1]
         from_prompt = weights[..., :length].reshape(*shape[:-1], length) @ self.prompt_values[index]
         mixed = from_prompt.view(query.shape) + weights[..., length:] @ own_values
