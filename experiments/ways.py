@@ -10,6 +10,7 @@ their controls.
     python experiments/ways.py figure docs/which-way.svg --start 300 --seconds 600
     python experiments/ways.py figure docs/from-nothing.svg --model qwen2.5-coder-0.5b smollm2-135m
     python experiments/ways.py signal short-answers                # what 64, 256 or 1,024 answers a step buy
+    python experiments/ways.py reach strict-json --model qwen2.5-coder-0.5b    # prompts with a right answer among 8
     python experiments/ways.py parses strict-json                  # what "it parses" accepts and the verifier does not
 
 The arms are the recipes strict-json-*, with another task where it is asked for. All are trained for
@@ -134,6 +135,10 @@ def main() -> None:
     )
     noise.add_argument("task", choices=TASKS)
     noise.add_argument("--model", help="a directory; by default the recipe's")
+    reach = commands.add_parser("reach", help="what a model's own answers offer to learn from")
+    reach.add_argument("task", choices=TASKS)
+    reach.add_argument("--model", default=MODELS[0], help="a name, or a directory")
+    reach.add_argument("--prompts", type=int, default=64)
     noise.add_argument(
         "--answers", type=int, nargs="+", default=[64, 256, 1024], help="each divides the last"
     )
@@ -156,6 +161,9 @@ def main() -> None:
             groups = {"all": WAYS, "nothing": NOTHING}
             for name in groups.get(options.arms[0], options.arms):
                 run_arm(options, name, seed)
+        return
+    if options.command == "reach":
+        print(measure_reach(options.task, options.model, options.prompts))
         return
     if options.command == "signal":
         print(measure_signal(options.task, options.model, options.answers))
@@ -384,30 +392,69 @@ def parses(task: str) -> str:
     return "\n".join(lines)
 
 
-def measure_signal(name: str, model: str | None, sizes: list[int]) -> str:
-    """Signal over noise of GRPO's gradient at one model, by the answers of a step: means over parts
-    of one batch."""
+def draw_answers(name: str, model: str, answers: int) -> tuple[Any, Any, Any, float]:
+    """The recipe, a model, groups of its answers to the first training prompts, and the seconds
+    that drawing them took."""
     import torch
 
     from plumbline.policies import open_policy
     from plumbline.rollouts.collect import collect
+
+    settings = [f"model.name={model}", *TASKS[name]]
+    recipe = load_recipe("strict-json", settings + ([] if NATIVE else ["model.dtype=float32"]))
+    assert recipe.rl is not None
+    torch.set_num_threads(recipe.model.threads or 2)
+    policy = open_policy(recipe.model, model)
+    task = open_task(recipe.task.name, recipe.task.options, FOLDER / "data" / name)
+    examples = task.examples("train")[: answers // recipe.rl.group_size]
+    began = time.perf_counter()
+    groups = collect(
+        policy,
+        task,
+        examples,
+        copies=recipe.rl.group_size,
+        sampling=recipe.sampling,
+        key=(recipe.seed, "signal"),
+    )
+    return recipe, policy, groups, time.perf_counter() - began
+
+
+def measure_reach(name: str, model: str, prompts: int) -> str:
+    """What there is to learn from: prompts of which one of eight answers is right, of which rewards
+    differ, and how many answers are right."""
+    place = f"models/{model}" if model in MODELS else model
+    groups = draw_answers(name, place, 8 * prompts)[2]
+    right, differ = [], []
+    for group in groups:
+        scores = [rollout.verdict.score for rollout in group.rollouts]
+        right.append([{**each.parts, **each.readings}[RIGHT.get(name, READING)] for each in scores])
+        differ.append(len({round(each.total, 6) for each in scores}) > 1)
+    shares = {
+        "prompts with a right answer among 8": [max(each) == 1 for each in right],
+        "prompts whose rewards differ": differ,
+    }
+    lines = ["| | share | n |", "|---|--:|--:|"]
+    for what, flags in shares.items():
+        found = rate_interval(flags)
+        lines.append(
+            f"| {what} | {found.mean:.3f} [{found.low:.3f}, {found.high:.3f}] | {len(flags)} |"
+        )
+    count = sum(map(len, right))
+    lines.append(f"| answers that are right | {np.mean(right):.3f} | {count} |")
+    return "\n".join(lines)
+
+
+def measure_signal(name: str, model: str | None, sizes: list[int]) -> str:
+    """Signal over noise of GRPO's gradient at one model, by the answers of a step: means over parts
+    of one batch."""
     from plumbline.training.microbatches import Microbatches
     from plumbline.training.optimiser import Optimiser
     from plumbline.training.rl import weigh_rollouts
     from plumbline.training.update import update_policy
 
-    recipe = load_recipe(name, [] if NATIVE else ["model.dtype=float32"])
-    assert recipe.rl is not None
-    group, most = recipe.rl.group_size, sizes[-1]
-    torch.set_num_threads(recipe.model.threads or 2)
-    policy = open_policy(recipe.model, model or str(recipe.model.name))
-    task = open_task(recipe.task.name, recipe.task.options, Path())
-    examples = task.examples("train")[: most // group]
-    began = time.perf_counter()
-    groups = collect(
-        policy, task, examples, copies=group, sampling=recipe.sampling, key=(recipe.seed, "signal")
-    )
-    drawn = time.perf_counter() - began
+    most = sizes[-1]
+    recipe, policy, groups, drawn = draw_answers(name, model or f"models/{MODELS[0]}", most)
+    group = recipe.rl.group_size
     still = recipe.rl.optimiser.model_copy(update={"learning_rate": 1e-30})
     optimiser = Optimiser(policy.trainable(), still, 1)
     microbatches = Microbatches(optimiser, policy)
