@@ -67,7 +67,7 @@ NOTHING = ("expert-iteration", "grpo", "dynamic", "dpo", "unverified", "control"
 MODELS = ("smollm2-135m", "qwen2.5-coder-0.5b")
 SHOP = (
     "task.name=commerce",
-    "task.options={{job: {0}, orders: 3000, {0}: 1600, instructions: short}}",
+    "task.options={{job: {0}, orders: 8000, {0}: 1600, instructions: short}}",
     "sampling.max_tokens={1}",
     "rl.prompts_per_step=8",
 )
