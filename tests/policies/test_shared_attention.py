@@ -495,17 +495,52 @@ def test_large_scores_do_not_lose_their_order_in_16_bits(cached):
     torch.testing.assert_close(found.float(), exact, atol=0.03, rtol=0)
 
 
-def test_a_decoder_of_large_scores_is_as_exact_in_16_bits_as_the_model(tiny_folder, tmp_path):
+@pytest.fixture(scope="module")
+def biased(tiny_folder, tmp_path_factory):
+    """A Qwen2 in 16 bits whose biases of queries and keys make scores of a thousand, as those of a
+    published one."""
     config = Qwen2Config(num_key_value_heads=2, max_position_embeddings=256, **SIZES)
-    model = opened(made(tmp_path / "biased", config, tiny_folder), dtype="bfloat16").model
+    folder = made(tmp_path_factory.mktemp("biased") / "qwen2", config, tiny_folder)
+    policy = opened(folder, dtype="bfloat16")
     with torch.no_grad():
-        for layer in model.model.layers:
+        for layer in policy.model.model.layers:
             for side, size, index in (("q_proj", 0.1, 3), ("k_proj", 0.25, 7)):
                 projection = getattr(layer.self_attn, side)
                 projection.weight.mul_(size)
                 projection.bias.fill_(0).view(-1, 8)[:, index] = 64
-        packing.remove_shared_attention(model)
-        texts = _draw_texts(model, (15, 9))
-        own = _run_plain_pass(model, *texts)
-        trial = AgreementCheck.from_model(model, lambda: _run_plain_pass(model, *texts))
-        assert trial.distance(_run_decoder(model, *texts)) < 1.2 * trial.distance(own)
+    return policy
+
+
+def test_a_decoder_of_large_scores_is_as_exact_in_16_bits_as_the_model(biased):
+    with torch.no_grad():
+        packing.remove_shared_attention(biased.model)
+        texts = _draw_texts(biased.model, (15, 9))
+        own = _run_plain_pass(biased.model, *texts)
+        trial = AgreementCheck.from_model(
+            biased.model, lambda: _run_plain_pass(biased.model, *texts)
+        )
+        assert trial.distance(_run_decoder(biased.model, *texts)) < 1.2 * trial.distance(own)
+        packing.install_shared_attention(biased.model)
+
+
+@pytest.mark.skipif(torch.cpu._is_amx_tile_supported(), reason="AMX rounds by the number of rows")
+def test_sampler_and_scorer_add_large_scores_up_alike(biased):
+    chats = [[{"role": "user", "content": "a nota e " * size}] for size in (2, 9)]
+    drawn = sample_trajectories(biased, chats, 4, Sampling(max_tokens=24), seed=0)
+    answers = [answer for group in drawn for answer in group]
+    with torch.no_grad():
+        terms = biased.score(answers)
+    assert len(terms.logprobs) > 100
+    assert (terms.logprobs - terms.recorded).abs().max() < 1e-4
+
+
+@pytest.mark.parametrize(("rows", "keys"), [(1, 100), (3, 33), (7, 2)])
+def test_a_score_does_not_depend_on_which_others_are_computed_with_it(rows, keys):
+    """Sampler and scorer have products of other shapes, which add up in other orders."""
+    torch.manual_seed(0)
+    sizes = torch.logspace(-2, 1.5, 64)  # of channels, as unlike as a model's
+    query, key = ((torch.randn(count, 64) * sizes).bfloat16() for count in (56, 100))
+    whole = packing.multiply(query, packing.widen(key).mT)
+    part = packing.multiply(query[:rows], packing.widen(key[:keys]).mT)
+    assert part.dtype == torch.float32
+    assert (part != whole[:rows, :keys]).float().mean() < 0.01
