@@ -67,18 +67,24 @@ NOTHING = ("expert-iteration", "grpo", "dynamic", "dpo", "unverified", "control"
 MODELS = ("smollm2-135m", "qwen2.5-coder-0.5b")
 SHOP = (
     "task.name=commerce",
-    "task.options={{job: {0}, orders: 8000, {0}: 1600, instructions: short}}",
-    "sampling.max_tokens={1}",
+    "task.options={{job: {0}, orders: 8000, {0}: 1600, instructions: {1}}}",
+    "sampling.max_tokens={2}",
     "rl.prompts_per_step=8",
 )
 TASKS = {
     "strict-json": (),
     "short-answers": ("task.name=short-answers", "sampling.max_tokens=16"),
-    "shop-sql": tuple(each.format("sql_qa", 144) for each in SHOP),
-    "shop-extraction": tuple(each.format("extraction", 120) for each in SHOP),
+    **{
+        f"shop-{name}-{length}": tuple(each.format(job, length, tokens) for each in SHOP)
+        for name, job, tokens in (("sql", "sql_qa", 144), ("extraction", "extraction", 120))
+        for length in ("short", "full")
+    },
 }
 """Tasks, and what all their arms set over the recipes of strict-json."""
-RIGHT = {"shop-sql": "result", "shop-extraction": "exact"}
+RIGHT = {
+    **dict.fromkeys(("shop-sql-short", "shop-sql-full"), "result"),
+    **dict.fromkeys(("shop-extraction-short", "shop-extraction-full"), "exact"),
+}
 """The part of the reward that is 1 where an answer is right, for tasks without the reading
 `READING`."""
 SMALLER = ("rl.prompts_per_step=16", "rl.optimiser.learning_rate=2e-4", "rl.minibatch=4")
