@@ -1,6 +1,7 @@
 """A GGUF file is opened as the model that it was made from, trained and saved like any other, or
 refused clearly."""
 
+import subprocess
 import sys
 import warnings
 
@@ -117,7 +118,9 @@ def test_the_other_families_say_what_they_lack(tiny_gguf, family, message):
 
 def test_a_large_file_is_said_to_be_converted_at_each_opening(tiny_gguf, tmp_path, monkeypatch):
     monkeypatch.setattr(opening, "LARGE_GGUF", tiny_gguf.stat().st_size)
-    with pytest.warns(UserWarning, match=f"plumbline export {tiny_gguf} --out models/tiny"):
+    with pytest.warns(
+        opening.LargeGgufWarning, match=f"plumbline export {tiny_gguf} --out models/tiny"
+    ):
         ours = opened(tiny_gguf)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -125,3 +128,17 @@ def test_a_large_file_is_said_to_be_converted_at_each_opening(tiny_gguf, tmp_pat
         its = opened(tmp_path / "once")
     for name, weight in ours.trainable().items():
         assert torch.equal(its.trainable()[name], weight), name
+
+
+def test_a_warning_of_a_command_is_a_line_without_the_code_that_gave_it(tiny_gguf, tmp_path):
+    asked = ["plumbline", "eval", str(tiny_gguf), "--task", "strict-json", "--limit", "1"]
+    script = (
+        "import sys; from plumbline.policies import opening; opening.LARGE_GGUF = 0; "
+        f"from plumbline.cli import main; sys.argv = {[*asked, '--max-tokens', '4']!r}; main.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=True
+    )
+    said = [line for line in done.stderr.splitlines() if str(tiny_gguf) in line]
+    assert any(line.startswith("warning: ") for line in said), done.stderr
+    assert ".py:" not in done.stderr

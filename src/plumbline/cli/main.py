@@ -8,6 +8,7 @@ standard output is one JSON object. What needs torch is imported inside the comm
 import os
 import shlex
 import sys
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -49,6 +50,8 @@ def main() -> None:
     # Two torch threads that spin while they wait collapse on a busy machine; must be set before
     # torch is imported.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    # a user reads what it says, and not the line of code that says it
+    warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
     # typer and rich would write nothing, or end with a traceback
     for name in ("TERMINAL_WIDTH", "COLUMNS", "LINES"):
         size = os.environ.get(name, "80")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from plumbline.errors import DataError, EngineError, ModelError
 from plumbline.policies import open_policy
 from plumbline.policies.model_files import ADAPTER, TOKENIZERS, is_adapter
-from plumbline.policies.opening import ModelOptions, options_as_trained
+from plumbline.policies.opening import LargeGgufWarning, ModelOptions, options_as_trained
 from plumbline.records import Message, Request
 from plumbline.runs.metadata import METADATA
 from plumbline.storage import read_object, write_json
@@ -86,7 +86,7 @@ def open_float32(model: str) -> Any:
             "export it with --kind adapter",
         )
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "(?s).*dequantised anew")  # what it advises is done here
+        warnings.simplefilter("ignore", LargeGgufWarning)  # what it advises is done here
         return open_policy(section, model)
 
 

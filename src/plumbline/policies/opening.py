@@ -63,6 +63,12 @@ if TYPE_CHECKING:
 
 NEEDED = ("torch", "transformers", "tokenizers", "safetensors", "jinja2")
 """What a model of our families needs; one of yours may need torch only."""
+
+
+class LargeGgufWarning(UserWarning):
+    """A file is slow to open, and can be converted."""
+
+
 LARGE_GGUF = 50_000_000
 """Bytes of a GGUF file from which on reading it takes longer than ten seconds."""
 KINDS: Mapping[str, Any] = {
@@ -204,8 +210,9 @@ def open_policy(section: ModelSection, source: str, seed: int = 0) -> "Policy":
     check_model(section, source, hub=True)
     if is_gguf(source) and (size := Path(source).stat().st_size) >= LARGE_GGUF:
         warnings.warn(
-            f"{source} ({size / 1e6:.0f} MB) is dequantised anew whenever it is opened: `plumbline "
+            f"{source} ({size / 1e6:.0f} MB) is dequantised whenever it is opened: `plumbline "
             f"export {source} --out models/{Path(source).stem}` makes a model directory of it once",
+            LargeGgufWarning,
             stacklevel=2,
         )
     family = (import_own if options.policy else import_named)(
