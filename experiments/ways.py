@@ -9,8 +9,7 @@ their controls.
     python experiments/ways.py table strict-json --model qwen2.5-coder-0.5b
     python experiments/ways.py figure docs/which-way.svg --start 300 --seconds 600
     python experiments/ways.py figure docs/from-nothing.svg --model qwen2.5-coder-0.5b smollm2-135m
-    python experiments/ways.py signal short-answers                # what 64, 256 or 1,024 answers a step buy
-    python experiments/ways.py reach strict-json --model qwen2.5-coder-0.5b    # prompts with a right answer among 8
+    python experiments/ways.py reach strict-json --model qwen2.5-coder-0.5b    # what its answers offer to learn from
     python experiments/ways.py parses strict-json                  # what "it parses" accepts and the verifier does not
 
 The arms are the recipes strict-json-*, with another task where it is asked for. All are trained for
@@ -22,8 +21,10 @@ prompts in another order than it did.
 
 import argparse
 import os
+import re
+import subprocess
 import sys
-import time
+from dataclasses import asdict
 from functools import partial
 from itertools import compress
 from pathlib import Path
@@ -34,6 +35,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import numpy as np
 
+from plumbline.config.imports import trust
 from plumbline.evaluation.comparison import judged_pairs
 from plumbline.evaluation.statistics import holm, paired_difference, rate_interval
 from plumbline.recipe import load_recipe
@@ -45,7 +47,9 @@ from plumbline.runs.record import RunRecord
 from plumbline.runs.run import Run
 from plumbline.storage import read_jsonl, write_jsonl
 from plumbline.tasks import open_task
+from plumbline.training.pilot import PROMPTS, PilotFigures, judge_right, measure_answers
 from plumbline.training.pipeline import run_recipe
+from plumbline.training.stage_evaluations import evaluation_modes
 
 ROWS = Path(__file__).parent / "ways.jsonl"
 WAYS = {
@@ -71,6 +75,17 @@ SHOP = (
     "sampling.max_tokens={2}",
     "rl.prompts_per_step=8",
 )
+FOLDER = Path("runs/ways")
+TICKETS = FOLDER / "data" / "tickets"
+"""The rows and the reward function of docs/your-task.md."""
+THREE = "sentiment, complaint_category, would_recommend"
+TEAM = "Answer with the name of the team alone: shipping, billing, returns or account."
+TICKET = (
+    f"train: {TICKETS}/tickets.jsonl, test: 0.25, prompt: ticket, gold: team, system: '{TEAM}', "
+    f"score: '{TICKETS}/my_task.py:score', weights: {{right: 4, brief: 1}}"
+)
+ASK = "size: 2000, test: 0.2, system: Answer with the answer alone."
+GYM = {"letter_counting": "", "chain_sum": ", config: {max_terms: 2, max_digits: 2}"}
 TASKS = {
     "strict-json": (),
     "short-answers": ("task.name=short-answers", "sampling.max_tokens=16"),
@@ -79,20 +94,39 @@ TASKS = {
         for name, job, tokens in (("sql", "sql_qa", 144), ("extraction", "extraction", 120))
         for length in ("short", "full")
     },
+    "extraction-three": (
+        "task.name=commerce",
+        f"task.options={{job: extraction, orders: 8000, extraction: 1600, keys: [{THREE}]}}",
+        "sampling.max_tokens=64",
+    ),
+    **{
+        name: (
+            "task.name=reasoning_gym",
+            f"task.options={{dataset: {name}, {ASK}{config}}}",
+            "sampling.max_tokens=32",
+        )
+        for name, config in GYM.items()
+    },
+    "tickets": (
+        "task.name=jsonl",
+        f"task.options={{{TICKET}}}",
+        "sampling.max_tokens=16",
+    ),
 }
 """Tasks, and what all their arms set over the recipes of strict-json."""
 RIGHT = {
+    **dict.fromkeys(("strict-json", "short-answers"), "strict"),
     **dict.fromkeys(("shop-sql-short", "shop-sql-full"), "result"),
-    **dict.fromkeys(("shop-extraction-short", "shop-extraction-full"), "exact"),
+    **dict.fromkeys(("shop-extraction-short", "shop-extraction-full", "extraction-three"), "exact"),
+    "tickets": "right",
 }
-"""The part of the reward that is 1 where an answer is right, for tasks without the reading
-`READING`."""
+"""The part or the reading of the reward that is 1 where an answer is right; elsewhere the whole
+reward is nearly 1."""
 SMALLER = ("rl.prompts_per_step=16", "rl.optimiser.learning_rate=2e-4", "rl.minibatch=4")
 """What arms set whose recipe has 256 answers a step: with 128, in four updates, minutes have enough
 steps."""
 ONE_ROUND = ("rl.prompts_per_step=96", "rl.steps=1")
 """What rejection sampling sets: of ten minutes of one slow core half is drawing."""
-FOLDER = Path("runs/ways")
 COLOURS = (
     "#0b5cad",
     "#b3450b",
@@ -136,18 +170,10 @@ def main() -> None:
         help="KEY=VALUE of the recipe, for trials",
     )
     run.add_argument("--rows", type=Path, default=ROWS, help="where rows are added")
-    noise = commands.add_parser(
-        "signal", help="what of a step's gradient is signal, by the answers of a step"
-    )
-    noise.add_argument("task", choices=TASKS)
-    noise.add_argument("--model", help="a directory; by default the recipe's")
     reach = commands.add_parser("reach", help="what a model's own answers offer to learn from")
     reach.add_argument("task", choices=TASKS)
     reach.add_argument("--model", default=MODELS[0], help="a name, or a directory")
-    reach.add_argument("--prompts", type=int, default=64)
-    noise.add_argument(
-        "--answers", type=int, nargs="+", default=[64, 256, 1024], help="each divides the last"
-    )
+    reach.add_argument("--prompts", type=int, default=PROMPTS, help="of 8 answers each")
     for name in ("table", "figure", "parses"):
         show = commands.add_parser(name)
         show.add_argument("target", help="an SVG file" if name == "figure" else "a task")
@@ -169,10 +195,7 @@ def main() -> None:
                 run_arm(options, name, seed)
         return
     if options.command == "reach":
-        print(measure_reach(options.task, options.model, options.prompts))
-        return
-    if options.command == "signal":
-        print(measure_signal(options.task, options.model, options.answers))
+        print(show_pilot(pilot(options.task, options.model, options.prompts)))
         return
     wanted = {"set": options.overrides, "budget": options.seconds, "start": options.start}
     rows = [
@@ -192,13 +215,14 @@ def main() -> None:
 
 def run_arm(options: argparse.Namespace, name: str, seed: int) -> Path:
     """Train an arm, or resume it, and add its row; its folder."""
+    if options.task == "tickets":
+        write_tickets()
     trial = "".join(f"-{each.partition('=')[2]}" for each in options.overrides)
     if options.model != MODELS[0]:
         trial = f"-{options.model}{trial}"
     begun = f"-after{options.start:g}" if options.start else ""
-    folder = FOLDER / f"{options.task}-{name}-{options.seconds:g}-seed{seed}{begun}{trial}".replace(
-        " ", "-"
-    )
+    name_of_run = f"{options.task}-{name}-{options.seconds:g}-seed{seed}{begun}{trial}"
+    folder = FOLDER / name_of_run.replace(" ", "-")
     way = RECIPES.get(name, f"strict-json-{name}")
     stage = "sft" if name == "sft" else "rl"
     overrides = [
@@ -211,13 +235,7 @@ def run_arm(options: argparse.Namespace, name: str, seed: int) -> Path:
     if not NATIVE:
         overrides.append("model.dtype=float32")
     if options.start:
-        first = argparse.Namespace(
-            **vars(options) | {"start": 0, "seconds": options.start, "overrides": []}
-        )
-        overrides += [
-            f"model.name={run_arm(first, 'sft', seed) / 'models' / 'sft'}",
-            f"seed={seed + 100}",
-        ]
+        overrides += [f"model.name={train_start(options, seed)}", f"seed={seed + 100}"]
     if name == "distillation":
         overrides.append(
             f"rl.teacher.model={FOLDER / f'{options.task}-sft-{TEACHER:g}-seed{seed}' / 'models' / 'sft'}"
@@ -256,18 +274,27 @@ def run_arm(options: argparse.Namespace, name: str, seed: int) -> Path:
     return folder
 
 
+def train_start(options: argparse.Namespace, seed: int) -> Path:
+    """The model that `options.start` processor-seconds of SFT make, which is trained if it is not
+    there."""
+    kept = [each for each in options.overrides if each.startswith("evaluation.")]
+    given = {"start": 0, "seconds": options.start, "overrides": kept}
+    first = argparse.Namespace(**vars(options) | given)
+    return run_arm(first, "sft", seed) / "models" / "sft"
+
+
 def share_start(recipe: Any, folder: Path) -> None:
     """Take the evaluations of the published model, which no arm changes, from an earlier arm."""
     if (folder / "recipe.yaml").is_file():
         return
     with Run.start(recipe, folder, resume=False):
-        for mode in ("greedy", "sampled"):
+        for mode in evaluation_modes(recipe):
             name = f"{EvaluationKey('base', SPLIT, mode)}.json"
             for other in sorted(FOLDER.glob(f"*/evaluations/{name}")):
                 other_recipe = RunRecord.read(other.parents[1]).recipe
                 if other_recipe.model.name == recipe.model.name and all(
                     getattr(other_recipe, key) == getattr(recipe, key)
-                    for key in ("seed", "task", "sampling")
+                    for key in ("seed", "task", "sampling", "evaluation")
                 ):
                     (folder / "evaluations").mkdir(exist_ok=True)
                     (folder / "evaluations" / name).write_bytes(other.read_bytes())
@@ -304,14 +331,14 @@ def figures(run: Any, stage: str, task: str) -> dict[str, Any]:
             if key.stage == "reference"
         },
     }
-    right = RIGHT.get(task, READING)
-    for mode in ("greedy", "sampled"):
+    right = RIGHT.get(task)
+    for mode in evaluation_modes(run.recipe):
         before, after = (evaluations[EvaluationKey(name, SPLIT, mode)] for name in ("base", stage))
         found[mode] = compared(before, after, right)
     return found
 
 
-def compared(before: Evaluation, after: Evaluation, right: str) -> dict[str, Any]:
+def compared(before: Evaluation, after: Evaluation, right: str | None) -> dict[str, Any]:
     """The share that is all right and the mean reward, before and after, paired; the wording is the
     unit."""
     pairs = judged_pairs(before, after)
@@ -322,7 +349,7 @@ def compared(before: Evaluation, after: Evaluation, right: str) -> dict[str, Any
         "tokens": round(float(np.mean([row.tokens for _, row in pairs])), 1),
     }
     for name, value in (
-        ("strict", lambda row: {**row.parts, **row.readings}[right]),
+        ("strict", lambda row: judge_right(row, right)),
         ("reward", lambda row: row.reward),
         ("parses", lambda row: row.readings.get("parses", np.nan)),
         *((part, partial(part_of, part)) for part in pairs[0][0].parts if part != right),
@@ -398,89 +425,54 @@ def parses(task: str) -> str:
     return "\n".join(lines)
 
 
-def draw_answers(name: str, model: str, answers: int) -> tuple[Any, Any, Any, float]:
-    """The recipe, a model, groups of its answers to the first training prompts, and the seconds
-    that drawing them took."""
+def write_tickets() -> None:
+    """Make the rows and the reward function as a reader of docs/your-task.md does."""
+    trust()  # code that a recipe names
+    if (TICKETS / "tickets.jsonl").is_file():
+        return
+    TICKETS.mkdir(parents=True, exist_ok=True)
+    page = (Path(__file__).parents[1] / "docs" / "your-task.md").read_text(encoding="utf-8")
+    for name in ("make_rows.py", "my_task.py"):
+        (code,) = re.findall(rf"```python\n# {name}\n(.*?)```", page, re.DOTALL)
+        (TICKETS / name).write_text(code, encoding="utf-8")
+    subprocess.run([sys.executable, "make_rows.py"], cwd=TICKETS, check=True)
+
+
+def pilot(name: str, model: str, prompts: int = PROMPTS) -> PilotFigures:
+    """What a model's own answers to a task's first training prompts offer to learn from.
+
+    Args:
+        name: of a task here.
+        model: a name in `MODELS`, or a directory.
+        prompts: of 8 answers each.
+    """
     import torch
 
     from plumbline.policies import open_policy
-    from plumbline.rollouts.collect import collect
 
-    settings = [f"model.name={model}", *TASKS[name]]
-    recipe = load_recipe("strict-json", settings + ([] if NATIVE else ["model.dtype=float32"]))
-    assert recipe.rl is not None
-    torch.set_num_threads(recipe.model.threads or 2)
-    policy = open_policy(recipe.model, model)
-    task = open_task(recipe.task.name, recipe.task.options, FOLDER / "data" / name)
-    examples = task.examples("train")[: answers // recipe.rl.group_size]
-    began = time.perf_counter()
-    groups = collect(
-        policy,
-        task,
-        examples,
-        copies=recipe.rl.group_size,
-        sampling=recipe.sampling,
-        key=(recipe.seed, "signal"),
-    )
-    return recipe, policy, groups, time.perf_counter() - began
-
-
-def measure_reach(name: str, model: str, prompts: int) -> str:
-    """What there is to learn from: prompts of which one of eight answers is right, of which rewards
-    differ, and how many answers are right."""
+    if name == "tickets":
+        write_tickets()
     place = f"models/{model}" if model in MODELS else model
-    groups = draw_answers(name, place, 8 * prompts)[2]
-    right, differ = [], []
-    for group in groups:
-        scores = [rollout.verdict.score for rollout in group.rollouts]
-        right.append([{**each.parts, **each.readings}[RIGHT.get(name, READING)] for each in scores])
-        differ.append(len({round(each.total, 6) for each in scores}) > 1)
-    shares = {
-        "prompts with a right answer among 8": [max(each) == 1 for each in right],
-        "prompts whose rewards differ": differ,
-    }
-    lines = ["| | share | n |", "|---|--:|--:|"]
-    for what, flags in shares.items():
-        found = rate_interval(flags)
-        lines.append(
-            f"| {what} | {found.mean:.3f} [{found.low:.3f}, {found.high:.3f}] | {len(flags)} |"
-        )
-    count = sum(map(len, right))
-    lines.append(f"| answers that are right | {np.mean(right):.3f} | {count} |")
-    return "\n".join(lines)
+    settings = [f"model.name={place}", *TASKS[name]]
+    recipe = load_recipe("strict-json", settings + ([] if NATIVE else ["model.dtype=float32"]))
+    torch.set_num_threads(recipe.model.threads or 2)
+    policy = open_policy(recipe.model, place)
+    task = open_task(recipe.task.name, recipe.task.options, FOLDER / "data" / name)
+    return measure_answers(policy, task, recipe, prompts=prompts, right=RIGHT.get(name))
 
 
-def measure_signal(name: str, model: str | None, sizes: list[int]) -> str:
-    """Signal over noise of GRPO's gradient at one model, by the answers of a step: means over parts
-    of one batch."""
-    from plumbline.training.microbatches import Microbatches
-    from plumbline.training.optimiser import Optimiser
-    from plumbline.training.rl import weigh_rollouts
-    from plumbline.training.update import update_policy
-
-    most = sizes[-1]
-    recipe, policy, groups, drawn = draw_answers(name, model or f"models/{MODELS[0]}", most)
-    group = recipe.rl.group_size
-    still = recipe.rl.optimiser.model_copy(update={"learning_rate": 1e-30})
-    optimiser = Optimiser(policy.trainable(), still, 1)
-    microbatches = Microbatches(optimiser, policy)
-    lengths = [rollout.num_tokens for each in groups for rollout in each.rollouts]
-    lines = [
-        f"{len(lengths)} answers of {np.mean(lengths):.1f} tokens drawn in {drawn:.0f} s",
-        "| answers a step | batches | signal / noise | seconds of an update |",
-        "|--:|--:|--:|--:|",
-    ]
-    for size in sizes:
-        found, began = [], time.perf_counter()
-        for start in range(0, len(groups), size // group):
-            part = weigh_rollouts(groups[start : start + size // group], recipe.rl.algorithm)
-            found.append(update_policy(policy, optimiser, part, recipe, 0, microbatches).gradient)
-        signal, noise = np.mean(
-            [[each.signal, each.noise] for each in found if each is not None], axis=0
-        )
-        spent = (time.perf_counter() - began) / len(found)
-        lines.append(f"| {size} | {len(found)} | {signal / noise:.3f} | {spent:.1f} |")
-    return "\n".join(lines)
+def show_pilot(found: PilotFigures) -> str:
+    """The figures as a table, and what a step's gradient has of signal, by its answers."""
+    count = round(found.right_prompts * found.prompts)
+    near = rate_interval([True] * count + [False] * (found.prompts - count))
+    rows = {name: value for name, value in asdict(found).items() if name != "parts"}
+    rows |= {f"spread of {name}": value for name, value in found.parts.items()}
+    rows["right_prompts"] = f"{near.mean:.3f} [{near.low:.3f}, {near.high:.3f}]"
+    rows |= {f"signal / noise of {size}": found.signal_at(size) for size in (64, 256, 1024)}
+    return "\n".join(
+        f"| {name.replace('_', ' ')} | {value if isinstance(value, str | None) else f'{value:.4g}'} |"
+        for name, value in rows.items()
+    )
 
 
 def figure(rows: list[dict[str, Any]]) -> str:
