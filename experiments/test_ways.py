@@ -39,9 +39,8 @@ def test_an_arm_is_a_recipe(task, arm):
         stage = recipe.sft if arm == "sft" else recipe.rl
         assert (recipe.seed, stage.seconds) == (1, 1200.0)
         assert recipe.model.name == f"models/{model}"
-        assert recipe.task.name == (
-            task if task in {"strict-json", "short-answers"} else "commerce"
-        )
+        named = [each for each in ways.TASKS[task] if each.startswith("task.name=")]
+        assert [f"task.name={recipe.task.name}"] == (named or ["task.name=strict-json"])
         folders.add(folder)
     assert len(folders) == len(ways.MODELS)
 

@@ -29,10 +29,6 @@ PROMPTS, ANSWERS = 64, 8
 """P and G by default: 512 answers."""
 NEARLY = 0.95
 """Share of the way from 0 to 1 from which a reward counts as right, where nobody says what is."""
-SIZES = (64, 256)
-"""Answers of a step whose gradient is told."""
-STILL = 1e-30
-"""A learning rate that moves nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +87,8 @@ def measure_answers(
     Args:
         policy: with the weights that training would begin with; they stay as they are.
         task: whose verifier judges.
-        recipe: its `rl` says which algorithm weighs the answers, GRPO without one.
+        recipe: how answers are drawn; of its `rl` only what limits micro-batches is used, since
+            the gradient is GRPO's in any case.
         prompts: P, at most as many as the task has.
         answers: G, two at least.
         right: a part or a reading of the score that is 1 where an answer is right; without one a
@@ -154,8 +151,8 @@ def _measure_signal(
 ) -> tuple[float | None, float]:
     """Signal over noise of one answer, and the processor-seconds of an update with all."""
     section = recipe.rl or RlSection(steps=1)
-    algorithm = section.algorithm if section.algorithm.uses_group_baseline else Grpo()
-    still = section.optimiser.model_copy(update={"learning_rate": STILL, "weight_decay": 0.0})
+    algorithm = Grpo()
+    still = section.optimiser.model_copy(update={"learning_rate": 0.0, "weight_decay": 0.0})
     section = section.model_copy(
         update={
             "algorithm": algorithm,
