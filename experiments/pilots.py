@@ -22,9 +22,9 @@ from experiments import ways
 from plumbline.storage import read_jsonl, write_jsonl
 
 ROWS = Path(__file__).parent / "pilots.jsonl"
-SECONDS = 480.0
-"""Processor-seconds of a run's training: four minutes of two cores."""
-TESTED = 200
+SECONDS = 360.0
+"""Processor-seconds of a run's training: three minutes of two cores."""
+TESTED = 128
 """Held-out prompts, answered greedily."""
 SMALL, LARGE = ways.MODELS
 
@@ -39,6 +39,8 @@ class Cell:
 
 
 GOLD = ("sft", "expert-iteration", "grpo")
+GOLDEN = {"sft", "self-distillation"}
+"""Ways that learn from gold answers."""
 PLAN: dict[Cell, tuple[str, ...]] = {
     Cell("strict-json", SMALL): GOLD,
     Cell("strict-json", SMALL, 100): (*GOLD, "dynamic", "dpo"),

@@ -8,9 +8,18 @@ report or an offline scoring runs without torch.
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypedDict
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    Self,
+    TypedDict,
+    TypeVar,
+)
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +28,13 @@ from plumbline.errors import RecipeError
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+K = TypeVar("K")
+V = TypeVar("V")
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+"""Of any shape: who takes or gives one says its letters."""
 
 Finish = Literal["stop", "length"]
 """Why a trajectory ended: the model said so, or the limit cut it off."""
@@ -169,14 +185,14 @@ class Transition:
     `state` that it started from, so that it can be scored by itself. It is no optimiser step.
     """
 
-    positions: NDArray[np.int64]  # [K], counted from the first token after the prompt
-    tokens: NDArray[np.int64]  # [K]
+    positions: IntArray  # [K], counted from the first token after the prompt
+    tokens: IntArray  # [K]
     logprobs: NDArray[np.float32]  # [K], under the distribution and the weights that drew them
     selection: float | None = None
     """Log-probability of the choice of the positions, where one was made."""
     # [L] before the choice, where the tokens alone do not say it
-    state: NDArray[np.int64] | None = None
-    history: NDArray[np.int64] | None = None
+    state: IntArray | None = None
+    history: IntArray | None = None
     """The transition [L] that filled each place of the state, -1 for none, where the sampling
     distribution depends on more than the state."""
     time: float | None = None
@@ -191,19 +207,19 @@ class Transition:
 class Trajectory:
     """Everything a policy did for one prompt: enough to score it again under other weights."""
 
-    prompt: NDArray[np.int64]
+    prompt: IntArray
     transitions: tuple[Transition, ...]
     text: str
     sampling: Sampling
     finish: Finish
-    answer: NDArray[np.int64] | None = None
+    answer: IntArray | None = None
     """The answer's tokens, its end included, where they are not the transitions' tokens in
     order."""
     version: int = 0
     """Of the weights that drew it (see `Policy.publish`)."""
 
     @property
-    def tokens(self) -> NDArray[np.int64]:
+    def tokens(self) -> IntArray:
         """Every token chosen, transition after transition."""
         return np.concatenate([one.tokens for one in self.transitions])
 
@@ -231,6 +247,10 @@ class Trajectory:
     def truncated(self) -> bool:
         """Whether the limit ended it."""
         return self.finish == "length"
+
+
+Draws = Iterator[tuple[Request, Trajectory]]
+"""Each request with what was drawn for it, in the order in which they end."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -364,7 +384,7 @@ class Rollout:
     """What the algorithm makes of its reward: every term of every turn has it."""
     weight: float = 0.0
     """Of each of its terms in the loss."""
-    teacher_prompt: NDArray[np.int64] | None = None
+    teacher_prompt: IntArray | None = None
     """The prompt that a teacher is given in place of the first turn's."""
 
     @property
@@ -403,7 +423,7 @@ class Group:
     task: str = ""
     """The name of its task in a run of several."""
 
-    def rewards(self) -> NDArray[np.float64]:
+    def rewards(self) -> FloatArray:
         """Rewards [G], NaN where a rollout could not be judged."""
         return np.array([rollout.reward for rollout in self.rollouts], dtype=np.float64)
 
@@ -533,7 +553,7 @@ class Evaluation:
     headline: Headline | None = None
     """What the task puts first; None where it says nothing about that."""
 
-    def rewards(self) -> NDArray[np.float64]:
+    def rewards(self) -> FloatArray:
         """Rewards [n], in the order of the rows."""
         return np.array([row.reward for row in self.rows], dtype=np.float64)
 
@@ -545,3 +565,11 @@ class Evaluation:
     def mean_reward(self) -> float:
         """The plain mean; its interval is computed by `plumbline.evaluation.statistics`."""
         return float(self.rewards().mean()) if self.rows else math.nan
+
+
+def group_by_key(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """The values of each key, in their order; the keys in the order in which they come first."""
+    groups: dict[K, list[V]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return groups

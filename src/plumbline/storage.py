@@ -16,6 +16,7 @@ import re
 import secrets
 import shutil
 import stat
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from io import BufferedReader
@@ -304,6 +305,17 @@ def write_bytes(path: Path, content: bytes) -> None:
             beside.unlink(missing_ok=True)
             raise
         sync_folder(path.parent)
+
+
+@contextmanager
+def folder_beside(folder: Path) -> Iterator[Path]:
+    """A new folder beside another, to be filled and then renamed; what is left of it goes."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp"))
+    try:
+        yield temporary
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def apply_umask(folder: Path) -> None:

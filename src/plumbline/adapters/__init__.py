@@ -6,13 +6,12 @@ an evaluation, and OpenEnv an environment, for trainers that speak to one by res
 that cannot be judged is unscored in all of them, never 0: what each program has for that is used.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from plumbline.config.imports import missing_module_error
 from plumbline.errors import DataError
-from plumbline.records import Example, Score
+from plumbline.records import Example, Score, group_by_key
 from plumbline.rollouts.reward_workers import RewardWorkers, judge
 from plumbline.seeds import generator
 from plumbline.tasks.task import Task, as_task
@@ -292,11 +291,12 @@ def _choose_example(task: Task, seed: int, chosen: dict[str, Any]) -> Example:
 
 def _means(scores: Sequence[Score | None]) -> dict[str, float]:
     """The mean of each part over the scores that have it."""
-    found: dict[str, list[float]] = defaultdict(list)
-    for score in scores:
-        for name, value in ({} if score is None else score.parts).items():
-            if value is not None:
-                found[name].append(value)
+    found = group_by_key(
+        (name, value)
+        for score in scores
+        for name, value in ({} if score is None else score.parts).items()
+        if value is not None
+    )
     return {name: sum(values) / len(values) for name, values in found.items()}
 
 

@@ -19,7 +19,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from plumbline.algorithms.objective import (
@@ -34,7 +33,15 @@ from plumbline.algorithms.objective import (
     weights,
 )
 from plumbline.config.section import PositiveInt, Section
-from plumbline.records import Group, Rollout, Sampling, Trajectory, Transition
+from plumbline.records import (
+    BoolArray,
+    FloatArray,
+    Group,
+    Rollout,
+    Sampling,
+    Trajectory,
+    Transition,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -54,14 +61,14 @@ TOLERANCE = 1e-6
 0 but 1e-8."""
 
 
-def has_signal(rewards: NDArray[np.float64]) -> bool:
+def has_signal(rewards: FloatArray) -> bool:
     """Whether the judged rewards [G] (NaN: not judged) differ, so that the group says anything at
     all."""
     judged = rewards[~np.isnan(rewards)]
     return bool(len(judged) > 1 and judged.max() - judged.min() > TOLERANCE)
 
 
-def centre_rewards(rewards: NDArray[np.float64], scale: Scale = "none") -> NDArray[np.float64]:
+def centre_rewards(rewards: FloatArray, scale: Scale = "none") -> FloatArray:
     """Advantages [G] of the rewards of one group.
 
     They sum to 0 over the judged rollouts. A group without signal, and a rollout that could not be
@@ -104,7 +111,7 @@ class Scores(Protocol):
     """Whether each step is scored by a forward pass of its own; False: one pass scores a whole
     trajectory."""
 
-    def mask_positions(self, trajectory: Trajectory, hidden: NDArray[np.bool_]) -> Transition:
+    def mask_positions(self, trajectory: Trajectory, hidden: BoolArray) -> Transition:
         """A step that fills in the `hidden` positions [L] of the answer's canvas from the others.
 
         Its state is the canvas with these positions masked; its tokens are the answer's own; its
@@ -183,7 +190,7 @@ def _draw_transitions(
 # exact. Tokens are scored at temperature 1, as published: the bound is one of the model, not of the
 # sampler's distribution.
 
-MaskSample = tuple[NDArray[np.bool_], float]
+MaskSample = tuple[BoolArray, float]
 """A hidden set [L], and what it counts."""
 MaskSampler = Callable[[int, int, np.random.Generator], Iterable[MaskSample]]
 """From L, the number of samples, and who draws them."""
@@ -278,19 +285,19 @@ class Algorithm(Section, ABC):
             ValueError: says which key to change.
         """
 
-    def advantages(self, group: Group) -> NDArray[np.float64]:
+    def advantages(self, group: Group) -> FloatArray:
         """Advantages [G] of the rollouts of a group; one that was not judged gets 0."""
         return centre_rewards(group.rewards(), self.scale_advantages)
 
     def shuffle(
-        self, advantages: Sequence[NDArray[np.float64]], rng: np.random.Generator
-    ) -> list[NDArray[np.float64]]:
+        self, advantages: Sequence[FloatArray], rng: np.random.Generator
+    ) -> list[FloatArray]:
         """Advantages [G] of each group, shuffled over all rollouts of the batch: a control that
         cannot learn."""
         flat = rng.permutation(np.concatenate(list(advantages)))
         return list(np.split(flat, np.cumsum([len(group) for group in advantages])[:-1]))
 
-    def weights(self, lengths: Sequence[int], max_tokens: int) -> NDArray[np.float64]:
+    def weights(self, lengths: Sequence[int], max_tokens: int) -> FloatArray:
         """The weight [n] of each term of a rollout (see `objective.weights`).
 
         Where the algorithm `selects_subset`, an answer that was not selected has the length 0.
@@ -362,7 +369,7 @@ class BoundAlgorithm(Clipped):
     """One that scores the finished answer with some positions masked, in place of the
     trajectory."""
 
-    families: ClassVar[tuple[str, ...]] = ("masked",)
+    families = ("masked",)
     sample_masks: ClassVar[MaskSampler]
     mask_samples: PositiveInt = 1
     """Mask samples, or pairs or triples of them."""

@@ -36,6 +36,6 @@ def sample_masks(length: int, mask_samples: int, rng: np.random.Generator) -> It
 class CoupledGrpo(BoundAlgorithm):
     """GRPO with coupled mask samples at each token."""
 
-    likelihood: ClassVar[str] = "coupled"
+    likelihood = "coupled"
     name: Literal["coupled_grpo"] = "coupled_grpo"
     sample_masks: ClassVar[MaskSampler] = staticmethod(sample_masks)

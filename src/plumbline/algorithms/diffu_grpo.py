@@ -16,7 +16,7 @@ Edge case. What makes the answer hang together cannot be learnt: no token sees a
 """
 
 from collections.abc import Iterator
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -31,8 +31,8 @@ def sample_masks(length: int, mask_samples: int, rng: np.random.Generator) -> It
 class DiffuGrpo(Clipped):
     """GRPO with the one-step estimate of each token."""
 
-    families: ClassVar[tuple[str, ...]] = ("masked",)
-    likelihood: ClassVar[str] = "diffu"
+    families = ("masked",)
+    likelihood = "diffu"
     name: Literal["diffu_grpo"] = "diffu_grpo"
 
     @property

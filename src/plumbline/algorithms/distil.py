@@ -19,26 +19,25 @@ Edge case. The gradient through what was drawn is left out, as in GKD: the KL is
 given its past.
 """
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from plumbline.algorithms.algorithm import Clipped
 from plumbline.algorithms.objective import Normaliser
-from plumbline.records import Group
+from plumbline.records import FloatArray, Group
 
 
 class Distil(Clipped):
     """The KL to a teacher, on the policy's own answers."""
 
-    title: ClassVar[str] = "Distillation"
-    uses_group_baseline: ClassVar[bool] = False
-    needs_teacher: ClassVar[bool] = True
+    title = "Distillation"
+    uses_group_baseline = False
+    needs_teacher = True
 
     name: Literal["distil"] = "distil"
     normaliser: Normaliser = "dapo"
 
-    def advantages(self, group: Group) -> NDArray[np.float64]:
+    def advantages(self, group: Group) -> FloatArray:
         """See `Algorithm.advantages`: none."""
         return np.zeros(len(group.rollouts))

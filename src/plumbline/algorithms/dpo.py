@@ -21,16 +21,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from plumbline.algorithms.algorithm import has_signal
 from plumbline.algorithms.objective import Target
 from plumbline.algorithms.rft import SubsetAlgorithm
-from plumbline.records import Group
+from plumbline.records import FloatArray, Group
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -39,15 +38,15 @@ if TYPE_CHECKING:
 class Dpo(SubsetAlgorithm):
     """Direct preference optimisation of the best against the worst answer to each prompt."""
 
-    title: ClassVar[str] = "DPO"
-    uses_reference: ClassVar[bool] = True
-    own_metrics: ClassVar[tuple[str, ...]] = ("train/reward_margin",)
+    title = "DPO"
+    uses_reference = True
+    own_metrics = ("train/reward_margin",)
 
     name: Literal["dpo"] = "dpo"
     beta: float = Field(default=0.1, gt=0)
     """How little a pair may move from the reference."""
 
-    def advantages(self, group: Group) -> NDArray[np.float64]:
+    def advantages(self, group: Group) -> FloatArray:
         """See `Algorithm.advantages`: 1 for the best, -1 for the worst."""
         rewards, signs = group.rewards(), np.zeros(len(group.rollouts))
         if has_signal(rewards):
@@ -55,12 +54,12 @@ class Dpo(SubsetAlgorithm):
         return signs
 
     def shuffle(
-        self, advantages: Sequence[NDArray[np.float64]], rng: np.random.Generator
-    ) -> list[NDArray[np.float64]]:
+        self, advantages: Sequence[FloatArray], rng: np.random.Generator
+    ) -> list[FloatArray]:
         """See `Algorithm.shuffle`: pairs stay pairs, and are turned round or not."""
         return [float(rng.choice([-1, 1])) * each for each in advantages]
 
-    def weights(self, lengths: Sequence[int], max_tokens: int) -> NDArray[np.float64]:  # noqa: ARG002
+    def weights(self, lengths: Sequence[int], max_tokens: int) -> FloatArray:  # noqa: ARG002
         """See `Algorithm.weights`: one over the pairs."""
         return np.full(len(lengths), 2 / max(int(np.count_nonzero(lengths)), 1))
 

@@ -41,7 +41,7 @@ def sample_masks(length: int, mask_samples: int, rng: np.random.Generator) -> It
 class Espo(BoundAlgorithm):
     """ELBO-based sequence-level policy optimisation."""
 
-    likelihood: ClassVar[str] = "espo"
+    likelihood = "espo"
     name: Literal["espo"] = "espo"
     sample_masks: ClassVar[MaskSampler] = staticmethod(sample_masks)
 

@@ -34,7 +34,7 @@ def sample_masks(length: int, mask_samples: int, rng: np.random.Generator) -> It
 class Gdpo(BoundAlgorithm):
     """Group diffusion policy optimisation."""
 
-    likelihood: ClassVar[str] = "gdpo"
+    likelihood = "gdpo"
     name: Literal["gdpo"] = "gdpo"
     sample_masks: ClassVar[MaskSampler] = staticmethod(sample_masks)
 

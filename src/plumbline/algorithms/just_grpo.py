@@ -21,7 +21,7 @@ scored. A step that filled several places would draw them independently of each 
 another sampling distribution, so it is refused.
 """
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from plumbline.algorithms.grpo import Grpo
 from plumbline.records import Sampling
@@ -30,7 +30,7 @@ from plumbline.records import Sampling
 class JustGrpo(Grpo):
     """GRPO of a masked model in autoregressive order."""
 
-    families: ClassVar[tuple[str, ...]] = ("masked",)
+    families = ("masked",)
     name: Literal["just_grpo"] = "just_grpo"  # type: ignore[assignment]
 
     def check(self, sampling: Sampling) -> None:

@@ -41,9 +41,8 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from plumbline.records import Rollout, Terms, Trajectory
+from plumbline.records import FloatArray, Rollout, Terms, Trajectory
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -52,7 +51,7 @@ Normaliser = Literal["dr_grpo", "grpo", "dapo"]
 Level = Literal["token", "step", "sequence"]
 
 
-def weights(lengths: Sequence[int], normaliser: Normaliser, max_tokens: int) -> NDArray[np.float64]:
+def weights(lengths: Sequence[int], normaliser: Normaliser, max_tokens: int) -> FloatArray:
     """The weight [n] of each term of a rollout.
 
     Args:

@@ -23,24 +23,23 @@ earn: the control that tells what the verifier adds to training on one's own sam
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from plumbline.algorithms.algorithm import TOLERANCE, Algorithm
 from plumbline.algorithms.objective import Batch, Loss, Normaliser
 from plumbline.config.section import PositiveInt
-from plumbline.records import Group
+from plumbline.records import FloatArray, Group
 
 
 class SubsetAlgorithm(Algorithm):
     """An algorithm that selects answers of each group, and raises or lowers their
     log-probabilities."""
 
-    uses_ratio: ClassVar[bool] = False
-    selects_subset: ClassVar[bool] = True
+    uses_ratio = False
+    selects_subset = True
 
     def loss(self, batch: Batch) -> Loss:
         """See `Algorithm.loss`: -sum of weight * advantage * log p."""
@@ -51,7 +50,7 @@ class SubsetAlgorithm(Algorithm):
 class Rft(SubsetAlgorithm):
     """Supervised learning on the best answers to each prompt."""
 
-    title: ClassVar[str] = "Rejection sampling"
+    title = "Rejection sampling"
 
     name: Literal["rft"] = "rft"
     normaliser: Normaliser = "dapo"
@@ -62,7 +61,7 @@ class Rft(SubsetAlgorithm):
     unverified: bool = False
     """Keep the first answers, whatever they earn: a control."""
 
-    def advantages(self, group: Group) -> NDArray[np.float64]:
+    def advantages(self, group: Group) -> FloatArray:
         """See `Algorithm.advantages`: 1 for a kept answer, 0 for the others."""
         rewards, kept = group.rewards(), np.zeros(len(group.rollouts))
         if self.unverified:

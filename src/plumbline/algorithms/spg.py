@@ -21,7 +21,7 @@ upper and lower bound then differ by that sample's weight alone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -44,9 +44,9 @@ MIX = 0.5
 class Spg(Algorithm):
     """Sandwiched policy gradient."""
 
-    families: ClassVar[tuple[str, ...]] = ("masked",)
-    likelihood: ClassVar[str] = "spg"
-    uses_ratio: ClassVar[bool] = False
+    families = ("masked",)
+    likelihood = "spg"
+    uses_ratio = False
     name: Literal["spg"] = "spg"
     bound: Literal["espo", "gdpo"] = "espo"
     """Whose mask samples."""

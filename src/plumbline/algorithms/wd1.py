@@ -19,16 +19,15 @@ exactly 0.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from plumbline.algorithms import coupled_grpo, diffu_grpo, espo, gdpo
 from plumbline.algorithms.algorithm import Algorithm, MaskSampler, has_signal
 from plumbline.algorithms.objective import Batch, Loss
 from plumbline.config.section import PositiveInt
-from plumbline.records import Group
+from plumbline.records import FloatArray, Group
 
 MASK_SAMPLERS = {
     "diffu": diffu_grpo.sample_masks,
@@ -41,9 +40,9 @@ MASK_SAMPLERS = {
 class Wd1(Algorithm):
     """Weighted log-likelihood."""
 
-    families: ClassVar[tuple[str, ...]] = ("masked",)
-    likelihood: ClassVar[str] = "wd1"
-    uses_ratio: ClassVar[bool] = False
+    families = ("masked",)
+    likelihood = "wd1"
+    uses_ratio = False
     name: Literal["wd1"] = "wd1"
     bound: Literal["diffu", "coupled", "espo", "gdpo"] = "diffu"
     """Whose mask samples."""
@@ -52,7 +51,7 @@ class Wd1(Algorithm):
     scale_advantages: Literal["none"] = "none"
     """The softmax is the scale."""
 
-    def advantages(self, group: Group) -> NDArray[np.float64]:
+    def advantages(self, group: Group) -> FloatArray:
         """See `Algorithm.advantages`."""
         rewards = group.rewards()
         result = np.zeros_like(rewards)

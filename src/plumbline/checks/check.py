@@ -94,16 +94,15 @@ class Finding:
         return render_message(template, figures, self.options)
 
 
-def describe_refusal(error: PlumblineError, level: Level = "fatal", **given: Any) -> Finding:
-    """An error as a finding: its cause and its fix are figures.
+def describe_refusal(error: PlumblineError, **given: Any) -> Finding:
+    """An error as a fatal finding: its cause and its fix are figures.
 
     Args:
         error: of what a run would be refused with.
-        level: of the finding.
         given: other fields of it.
     """
     evidence = {"cause": error.cause, "fix": error.fix}
-    return Finding(level, REFUSED, evidence=evidence, **given)
+    return Finding("fatal", REFUSED, evidence=evidence, **given)
 
 
 class MissingDataError(Exception):

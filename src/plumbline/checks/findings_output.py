@@ -19,6 +19,7 @@ from plumbline.checks.diagnosis.facts import measure_spent
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.outcome import measure_outcome
 from plumbline.errors import DataError
+from plumbline.records import group_by_key
 
 COLOURS: dict[Level, str] = {"fatal": "bold red", "warning": "yellow", "note": "cyan"}
 _STYLES = {str(level): colour for level, colour in COLOURS.items()} | {"error": COLOURS["fatal"]}
@@ -73,9 +74,7 @@ def render_findings(
         verbose: see `render_stages`.
         logs: see `History`.
     """
-    under: dict[str, list[Finding]] = {}
-    for finding in findings:
-        under.setdefault(finding.follows[0] if finding.follows else "", []).append(finding)
+    under = group_by_key((one.follows[0] if one.follows else "", one) for one in findings)
     told = [one for one in under.get("", []) if verbose or one.shown or one.level != "note"]
     for finding in told:
         text, follow = render_finding(finding, ours=ours), under.pop(finding.check, [])

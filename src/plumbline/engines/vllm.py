@@ -41,7 +41,7 @@ from plumbline.policies.pretrained.weight_sync_check import (
 )
 from plumbline.recipe import Recipe
 from plumbline.recipe.execution import EngineSection
-from plumbline.records import Message, Request, Sampling, Trajectory
+from plumbline.records import Draws, Message, Request, Sampling
 from plumbline.runs.run import Listener, Run
 from plumbline.seeds import derive
 from plumbline.storage import clear_os_errors
@@ -309,7 +309,7 @@ class VllmSampler:
         """See `Sampler.exact`."""
         return True
 
-    def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
+    def sample(self, requests: Sequence[Request]) -> Draws:
         """See `Sampler.sample`, but for where random numbers come from. After a fault only what had
         not ended is asked.
 

@@ -37,7 +37,7 @@ from plumbline.policies import open_policy
 from plumbline.policies.options import model_section
 from plumbline.policies.policy import Policy, with_gradients
 from plumbline.recipe import ModelSection, Recipe, ScaleSection
-from plumbline.records import Example, Failure, Message, Outcome, Request, Score, Trajectory
+from plumbline.records import Draws, Example, Failure, Message, Outcome, Request, Score
 from plumbline.runs.run import Run
 from plumbline.tasks import open_task
 from plumbline.tasks.task import Episode, Task, TaskAdapter, episode_of, unwrap_result
@@ -331,10 +331,7 @@ class _Spread(TaskAdapter):
     ) -> Sequence[tuple[Outcome, Score] | Failure]:
         """See `Task.judge_group`: of any task, because a call to a worker costs about as much as a
         query."""
-        found: Sequence[tuple[Outcome, Score] | Failure] = self.pool.call(
-            "judge", pickle.dumps(example), list(completions)
-        )[0]
-        return found
+        return self.pool.call("judge", pickle.dumps(example), list(completions))[0]
 
     def episode(self, example: Example) -> "SpreadEpisode":
         """See `Task.episode`."""
@@ -494,7 +491,7 @@ class Samplers(Replicas):
         self.run, self._told = run, False
         self.figures: Mapping[str, float] = {}
 
-    def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
+    def sample(self, requests: Sequence[Request]) -> Draws:
         """See `Sampler.sample`. A chunk comes as a whole, once all of its answers have ended.
 
         Raises:

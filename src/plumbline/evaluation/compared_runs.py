@@ -97,10 +97,13 @@ class EvaluationFilter:
         return self.split in {None, key.split} and self.mode in {None, key.mode}
 
 
+GREEDY = EvaluationFilter()
+
+
 # -- a folder of runs ------------------------------------------------------------------------------
 
 
-def read_lineage(folders: Sequence[Path], asked: EvaluationFilter = EvaluationFilter()) -> Lineage:
+def read_lineage(folders: Sequence[Path], asked: EvaluationFilter = GREEDY) -> Lineage:
     """The runs of some folders in the order of their lineage, each against its predecessor.
 
     Args:

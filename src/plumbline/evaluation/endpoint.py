@@ -10,7 +10,7 @@ import json
 import os
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import as_completed
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 from plumbline.config.imports import import_needed
 from plumbline.engines.vllm_client import check_address
 from plumbline.errors import EngineError
-from plumbline.records import Message, Request, Sampling, Trajectory
+from plumbline.records import Draws, Message, Request, Sampling, Trajectory
 
 KEY = "OPENAI_API_KEY"
 """The environment variable that holds a key, where the endpoint wants one."""
@@ -79,7 +79,7 @@ class Endpoint:
         """See `Sampler.exact`: nothing is scored."""
         return False
 
-    def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
+    def sample(self, requests: Sequence[Request]) -> Draws:
         """See `Sampler.sample`.
 
         Raises:

@@ -25,6 +25,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from plumbline.records import FloatArray, IntArray
+
 TIE = 1e-9
 """Rewards that differ by less are the same: sums of parts are rounded in their last digits."""
 RESAMPLES = 5000
@@ -96,7 +98,7 @@ def mean_interval(values: ArrayLike, clusters: Clusters = None) -> Interval:
     return Interval(middle, low, high, len(array))
 
 
-def _counts(n: int, clusters: Clusters) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _counts(n: int, clusters: Clusters) -> tuple[IntArray, IntArray]:
     """The number [n] of each example's cluster, and how many examples [C] each has."""
     if clusters is None:
         return np.arange(n), np.ones(n, dtype=np.int64)
@@ -125,7 +127,7 @@ def _error_of_zero(n: float) -> float:
     return rate_interval(np.zeros(max(1, int(n + TIE)))).high / QUANTILE
 
 
-def _standard_error(array: NDArray[np.float64], clusters: Clusters) -> float:
+def _standard_error(array: FloatArray, clusters: Clusters) -> float:
     """The standard error of a mean of values [n]; `_error_of_zero` where all are 0."""
     n = len(array)
     place, counts = _counts(n, clusters)
@@ -248,14 +250,14 @@ def scatter_of(strata: Sequence[ArrayLike], clusters: Sequence[Clusters] = ()) -
     )
 
 
-def _error_within_clusters(array: NDArray[np.float64], clusters: Clusters) -> float:
+def _error_within_clusters(array: FloatArray, clusters: Clusters) -> float:
     """The error of a mean of values [n] by what lies inside their clusters."""
     n, (place, counts) = len(array), _counts(len(array), clusters)
     off = array - (np.bincount(place, weights=array) / counts)[place]
     return math.sqrt(float(off @ off) / max(1, n - len(counts)) / n)
 
 
-def _skewness(array: NDArray[np.float64], clusters: Clusters) -> float:
+def _skewness(array: FloatArray, clusters: Clusters) -> float:
     """The skewness of a mean of values [n]: by the sums of its clusters or by their means,
     whichever says less.
 
@@ -458,7 +460,7 @@ def paired_difference(
 
 
 def _interval_of_change(
-    difference: NDArray[np.float64], clusters: Clusters
+    difference: FloatArray, clusters: Clusters
 ) -> tuple[Interval, float, Scatter]:
     """The mean of differences [n] with its interval, how far from 0 the interval of 90 % goes, and
     the scatter.
@@ -492,7 +494,7 @@ def _interval_of_change(
     return Interval(middle, low, high, n), max(up, down), scatter
 
 
-def _sign_flip_p(difference: NDArray[np.float64], rng: np.random.Generator) -> float:
+def _sign_flip_p(difference: FloatArray, rng: np.random.Generator) -> float:
     """Of sums [C] (1 + flips at least as extreme) / (1 + flips): never 0, so never more certain
     than flips allow."""
     moved = difference[np.abs(difference) > TIE]

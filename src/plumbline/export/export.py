@@ -4,7 +4,6 @@ all."""
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -26,7 +25,7 @@ from plumbline.policies.opening import options_as_trained
 from plumbline.runs import output_guard
 from plumbline.runs.hub import Repository
 from plumbline.runs.run import Listener
-from plumbline.storage import apply_umask, clear_os_errors, sync_folder, write_text
+from plumbline.storage import apply_umask, clear_os_errors, folder_beside, sync_folder, write_text
 from plumbline.tasks.task import Task
 
 EXPORT = "export"
@@ -164,20 +163,15 @@ def export(what: Export, listener: Listener) -> ExportResult:
         )
     repository = None if what.push is None else Repository(what.push, public=what.public)
     tasks = {} if what.evaluate is None else open_tasks(source.model, listener)
-    with clear_os_errors(what.out):
-        out.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}.", suffix=".tmp"))
-        try:
-            done = _fill(what, source, section.family, temporary, tasks, listener)
-            old = temporary.with_name(f"{temporary.name}.old")
-            if out.exists():
-                out.rename(old)
-            temporary.rename(out)
-            if old.exists():  # what we made there before goes when the new one stands
-                shutil.rmtree(old)
-            sync_folder(out.parent)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+    with clear_os_errors(what.out), folder_beside(out) as temporary:
+        done = _fill(what, source, section.family, temporary, tasks, listener)
+        old = temporary.with_name(f"{temporary.name}.old")
+        if out.exists():
+            out.rename(old)
+        temporary.rename(out)
+        if old.exists():  # what we made there before goes when the new one stands
+            shutil.rmtree(old)
+        sync_folder(out.parent)
     if repository is None:
         return done
     listener.working(f"uploading to {what.push}", 0, 1)

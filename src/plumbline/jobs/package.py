@@ -256,7 +256,7 @@ def _files(spec: JobSpec, recipe: Recipe, package: Package) -> Iterator[Finding]
     if package.bytes > LIMIT:
         large = sorted(package.files.items(), key=lambda file: -file[1])[:5]
         yield Finding(
-            level="fatal",
+            "fatal",
             check="package-size",
             evidence={
                 "folder": str(package.folder),
@@ -292,8 +292,8 @@ def _files(spec: JobSpec, recipe: Recipe, package: Package) -> Iterator[Finding]
             first, rule = next(iter(lacking.items()))
             whole = str(path) == first or len(lacking) == 1
             yield Finding(
-                level="fatal",
-                code="not-sent",
+                "fatal",
+                "not-sent",
                 check="files",
                 evidence={
                     "path": str(path),
@@ -424,8 +424,8 @@ def _requirements(path: Path, here: bool) -> Iterator[Finding]:
     }
     if loose := [line for line in wanted if not PINNED.match(line) and "@" not in line]:
         yield Finding(
-            level="warning",
-            code="not-pinned",
+            "warning",
+            "not-pinned",
             check="requirements",
             evidence={
                 "lines": len(loose),
@@ -442,8 +442,8 @@ def _requirements(path: Path, here: bool) -> Iterator[Finding]:
     }:
         name, (pin, own) = next(iter(other.items()))
         yield Finding(
-            level="warning",
-            code="other-versions",
+            "warning",
+            "other-versions",
             check="requirements",
             evidence={"packages": len(other), "first": f"{name}=={pin}", "here": own}
             | {name: {"pinned": pin, "here": own} for name, (pin, own) in other.items()},
@@ -467,8 +467,8 @@ def _requirements(path: Path, here: bool) -> Iterator[Finding]:
         yield Finding("note", "pip-slow", evidence=evidence, check="requirements")
     elif errors := [line for line in done.stderr.splitlines() if line.startswith("ERROR:")]:
         yield Finding(
-            level="fatal",
-            code="pip-refuses",
+            "fatal",
+            "pip-refuses",
             check="requirements",
             evidence={
                 "file": path.name,

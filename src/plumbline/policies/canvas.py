@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from plumbline.errors import DataError, ModelError, RecipeError
@@ -30,6 +29,7 @@ from plumbline.policies.pretrained.policy import PretrainedPolicy
 from plumbline.policies.sampling_distribution import check_drawn
 from plumbline.records import (
     Finish,
+    IntArray,
     Message,
     Request,
     SteppedSampling,
@@ -82,7 +82,7 @@ class CanvasPolicy(PretrainedPolicy):
         self,
         chunk: Chunk[SamplingT],
         row: int,
-        canvas: NDArray[np.int64],
+        canvas: IntArray,
         steps: Sequence[Transition],
     ) -> tuple[Request, Trajectory]:
         """A chunk's row, and its finished canvas [L] with the steps that filled it as a trajectory.
@@ -102,7 +102,7 @@ class CanvasPolicy(PretrainedPolicy):
             version=self.version,
         )
 
-    def render_canvas(self, canvas: NDArray[np.int64]) -> str:
+    def render_canvas(self, canvas: IntArray) -> str:
         """What a canvas [L] reads up to its first end token, with `HIDDEN` for each hidden
         place."""
         answer, _ = answer_of(canvas, self.chat.stop_ids)
@@ -206,9 +206,7 @@ class CanvasPolicy(PretrainedPolicy):
         """KL of each step to the reference, whose distributions of the same places are `other`."""
 
 
-def answer_of(
-    canvas: NDArray[np.int64], stop_ids: Collection[int]
-) -> tuple[NDArray[np.int64], Finish]:
+def answer_of(canvas: IntArray, stop_ids: Collection[int]) -> tuple[IntArray, Finish]:
     """The answer on a finished canvas [L]: everything up to its first end token, that token
     included."""
     ends = np.flatnonzero(np.isin(canvas, list(stop_ids)))

@@ -11,16 +11,15 @@ from typing import Generic, Literal, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from plumbline.policies.sampling_distribution import generators
-from plumbline.records import Key, Request, Sampling, Trajectory
+from plumbline.records import IntArray, Key, Request, Sampling, Trajectory
 
 SamplingT = TypeVar("SamplingT", bound=Sampling)
 """The kind of sampling distribution that a family draws by."""
 
-Watch = Callable[[Key, NDArray[np.int64]], None]
+Watch = Callable[[Key, IntArray], None]
 """Hears the key of a request, and its canvas [L] after a step."""
 
 Layout = Literal["square", "shared", "rows"]

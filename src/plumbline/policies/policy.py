@@ -11,20 +11,27 @@ really come from the declared distribution.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from plumbline.errors import RecipeError
 from plumbline.policies.memory import Say, ignore_message
 from plumbline.recipe.families import explain_lacking, foreign_error
-from plumbline.records import Message, Request, Sampling, Terms, Trajectory, Transition
+from plumbline.records import (
+    BoolArray,
+    Draws,
+    IntArray,
+    Message,
+    Request,
+    Sampling,
+    Terms,
+    Trajectory,
+    Transition,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -98,7 +105,7 @@ class Sampler(Protocol):
         that the sampler makes."""
         ...
 
-    def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
+    def sample(self, requests: Sequence[Request]) -> Draws:
         """Draw a trajectory for each request, and yield each soon after it has ended.
 
         Every random number of a request comes from its key, so its draws do not depend on what
@@ -158,7 +165,7 @@ class Policy(ABC):
         return True
 
     @abstractmethod
-    def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
+    def sample(self, requests: Sequence[Request]) -> Draws:
         """See `Sampler.sample`."""
 
     def cut(self, requests: Sequence[Request]) -> list[tuple[list[Request], int]]:
@@ -172,7 +179,7 @@ class Policy(ABC):
         """
         return [([request], 0) for request in requests]
 
-    def render_canvas(self, canvas: NDArray[np.int64]) -> str:
+    def render_canvas(self, canvas: IntArray) -> str:
         """What a canvas [L] reads up to its first end token, with a sign for each hidden place, for
         who has `watch`."""
         raise NotImplementedError
@@ -247,7 +254,7 @@ class Policy(ABC):
         """
         raise self._lacks("compare")
 
-    def encode(self, messages: Sequence[Message]) -> NDArray[np.int64]:  # noqa: ARG002
+    def encode(self, messages: Sequence[Message]) -> IntArray:  # noqa: ARG002
         """The prompt of a trajectory that answers a chat.
 
         Raises:
@@ -255,7 +262,7 @@ class Policy(ABC):
         """
         raise self._lacks("encode")
 
-    def mask_positions(self, trajectory: Trajectory, hidden: NDArray[np.bool_]) -> Transition:  # noqa: ARG002
+    def mask_positions(self, trajectory: Trajectory, hidden: BoolArray) -> Transition:  # noqa: ARG002
         """See `plumbline.algorithms.algorithm.Scores.mask_positions`.
 
         Raises:
@@ -347,6 +354,8 @@ class Engine(Sampler, Protocol):
 
 Work = Callable[[Policy], Any]
 """What is done with a policy: some of the micro-batches of a batch."""
+Done = tuple[Any, Mapping[str, "Tensor"]]
+"""What a piece of work returned, and the gradients that it left, by the names of the weights."""
 
 
 class Helpers(Protocol):
@@ -357,7 +366,7 @@ class Helpers(Protocol):
 
     def working(
         self, learner: Policy, works: Sequence[Work]
-    ) -> AbstractContextManager[Callable[[], list[tuple[Any, Mapping[str, Tensor]]]]]:
+    ) -> AbstractContextManager[Callable[[], list[Done]]]:
         """A context in which at most `count` pieces of work are done, each on a replica with the
         learner's weights.
 
@@ -378,7 +387,7 @@ class Helpers(Protocol):
         ...
 
 
-def with_gradients(policy: Policy, work: Work) -> tuple[Any, Mapping[str, Tensor]]:
+def with_gradients(policy: Policy, work: Work) -> Done:
     """What the work returns, and the gradients that it left on the CPU, by the names of the
     weights."""
     weights = policy.trainable()

@@ -58,8 +58,7 @@ def head_log_prob(
     Equals `sampling_distribution.log_prob(hidden @ weight.T + bias, tokens, sampling)` in value and
     gradient (a test holds it), to the bit alike with and without gradient.
     """
-    result: Tensor = _HeadLogProb.apply(hidden_nh, weight_vh, bias, tokens, sampling)
-    return result
+    return _HeadLogProb.apply(hidden_nh, weight_vh, bias, tokens, sampling)
 
 
 def _slices(count: int, rows: int) -> Iterator[slice]:

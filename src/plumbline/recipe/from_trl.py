@@ -380,7 +380,7 @@ class _Reader(TrlScript):
     def read(self) -> TrlScript:
         """Everything that the script says."""
         if not (trainers := self._trainers()):
-            self.script.follow_unasked("Trainer")
+            self.script.follow_unasked()
             trainers = self._trainers()
         given: Values = {}
         if trainers:

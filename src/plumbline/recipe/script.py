@@ -597,9 +597,8 @@ class Script:
         self.scope = Scope(module)
         self._run(module.tree.body, self.scope)
 
-    def follow_unasked(self, name: str) -> None:
-        """Follow functions that nothing calls, as a launcher would, until one makes what ends in
-        `name`."""
+    def follow_unasked(self) -> None:
+        """Follow functions that nothing calls, as a launcher would, until one makes a trainer."""
         own = [*self.scope.names.values()]
         found = [(None, one) for one in own if isinstance(one, Function)]
         methods = [
@@ -616,7 +615,7 @@ class Script:
         # first what no other names
         found.sort(key=lambda pair: pair[1].name in inner)
         for kind, one in [*found, *methods]:
-            if any(call.name.endswith(name) for call in self.made):
+            if any(call.name.endswith("Trainer") for call in self.made):
                 break
             if (
                 isinstance(one, Function)

@@ -15,8 +15,8 @@ from plumbline.evaluation.summary import (
     reading_names,
     reward_reading,
 )
-from plumbline.records import Judged, clusters_of
-from plumbline.reports.table_formats import Cell, Column, Row, Table, read_interval
+from plumbline.records import Judged, clusters_of, group_by_key
+from plumbline.reports.table_formats import Cell, Cells, Column, Row, Table, read_interval
 from plumbline.reports.view import RunView, stage_name
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey
 
@@ -163,7 +163,7 @@ def _source(view: RunView, key: EvaluationKey) -> str:
 
 def differences_table(view: RunView, splits: Sequence[str]) -> Table:
     """Each stage against the one before, and the last against the first, pair by pair."""
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Cells] = []
     for split in splits:
         for mode in view.modes(split):
             stages = view.evaluated_stages(split, mode)
@@ -209,7 +209,7 @@ def _changes_table(
     if compared := sorted({f"{_stages(one)}, {one.mode}" for one, _ in changed}):
         caption += f", {' and '.join(compared)} [each 95 %]"
     first: list[str | Column] = [title.lower(), *(["split"] if split else [])]
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Cells] = []
     for one, changes in changed:
         where = (one.split,) if split else ()
         rows += [(change.name or "(none)", *where, *_change_cells(change)) for change in changes]
@@ -220,7 +220,7 @@ def rise_table(view: RunView) -> Table:
     """The first stage against the last: a row for each split, reward first, then the task's own
     figures."""
     figures = view.task_headline.figures if view.task_headline else ()
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Cells] = []
     for one in view.rises:
         changes = {change.name: change for change in one.parts_unadjusted}
         named = [("reward", one.reward)]
@@ -237,7 +237,7 @@ def rise_table(view: RunView) -> Table:
 def breakdown_table(view: RunView, compared: Sequence[Comparison]) -> Table:
     """A row for each split and stratum, and each split and kind."""
     headline = view.task_headline
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Cells] = []
     for one in compared:
         named = [
             (headline.stratum if headline else "stratum", change.name, change)
@@ -290,9 +290,7 @@ def parse_modes_table(view: RunView) -> Table:
     rows = []
     for key in view.headline_keys:
         evaluation = view.evaluations[key]
-        by_mode: dict[str, list[Judged]] = {}
-        for row in evaluation.rows:
-            by_mode.setdefault(row.how, []).append(row)
+        by_mode = group_by_key((row.how, row) for row in evaluation.rows)
         order = sorted(by_mode, key=lambda how: (-len(by_mode[how]), how))
         modes: list[tuple[str, Sequence[Judged]]] = [
             (how or "(none)", by_mode[how]) for how in order
@@ -341,12 +339,11 @@ def curve_table(view: RunView) -> Table:
 def watch_table(view: RunView) -> Table:
     """The recipe's watch rules, with what each did while the run trained, and what the records say
     of it now."""
-    done: dict[str, list[str]] = {}
-    for event in view.run.events:
-        if event["kind"] == EVENT:
-            done.setdefault(str(event.get("rule")), []).append(
-                f"{event.get('action')} at step {event.get('step')}"
-            )
+    done = group_by_key(
+        (str(event.get("rule")), f"{event.get('action')} at step {event.get('step')}")
+        for event in view.run.events
+        if event["kind"] == EVENT
+    )
     rows = []
     for one in view.watch_outcomes:
         live = ", ".join(done.get(one.rule, [])) or "nothing"

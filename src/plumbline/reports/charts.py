@@ -13,13 +13,11 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from plumbline.evaluation.statistics import Interval
+from plumbline.records import BoolArray, FloatArray, IntArray
 from plumbline.reports.format_numbers import format_interval, format_metric, is_finite
 from plumbline.reports.templating import format_coordinate, render_template
-
-Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +95,14 @@ def whole_ticks(low: float, high: float, most: int = 6) -> list[float]:
     ]
 
 
-def numbers_of(values: Iterable[float | None]) -> Values:
+def numbers_of(values: Iterable[float | None]) -> FloatArray:
     """Values [n] with NaN where there is none."""
     return np.array(
         [math.nan if value is None else float(value) for value in values], dtype=np.float64
     )
 
 
-def smooth(values: Values, window: int) -> tuple[Values, Values]:
+def smooth(values: FloatArray, window: int) -> tuple[FloatArray, FloatArray]:
     """The mean [n] of the `window` values around each, and its 95 % half-width [n] (normal, values
     independent).
 
@@ -117,7 +115,7 @@ def smooth(values: Values, window: int) -> tuple[Values, Values]:
     starts = np.maximum(np.arange(n) - half, 0)
     ends = np.minimum(np.arange(n) + half + 1, n)
 
-    def windowed(array: Values) -> Values:
+    def windowed(array: FloatArray) -> FloatArray:
         total = np.concatenate([[0.0], np.cumsum(array)])
         return np.asarray(total[ends] - total[starts], dtype=np.float64)
 
@@ -134,7 +132,7 @@ def smoothing_window(n: int) -> int:
     return max(5, n // 15 | 1)
 
 
-def thin_points(values: Values, most: int) -> NDArray[np.int64]:
+def thin_points(values: FloatArray, most: int) -> IntArray:
     """Indices of at most `most` points to draw: the least and the greatest of each stretch, so that
     spikes stay.
 
@@ -158,7 +156,7 @@ def thin_points(values: Values, most: int) -> NDArray[np.int64]:
     return np.array(sorted(kept), dtype=np.int64)
 
 
-def sample_points(values: Values, most: int) -> NDArray[np.int64]:
+def sample_points(values: FloatArray, most: int) -> IntArray:
     """Indices of at most `most` finite points, evenly spread so that they look like all of them,
     and the extremes."""
     finite = np.flatnonzero(np.isfinite(values))
@@ -209,11 +207,11 @@ class Line:
     """A line over steps, or without `joined` faint dots; `band` is the half-width [n] of an
     interval around it."""
 
-    steps: Values
-    values: Values
+    steps: FloatArray
+    values: FloatArray
     style: str = "c1"
     label: str = ""
-    band: Values | None = None
+    band: FloatArray | None = None
     most: int = LINE
     joined: bool = True
 
@@ -408,7 +406,7 @@ def _points(layer: Points, x: Scale, y: Scale, shift: float, *, crowded: bool) -
     return drawn
 
 
-def _stretches(known: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
+def _stretches(known: BoolArray) -> list[IntArray]:
     """The indices of each stretch without a gap."""
     parts = np.split(np.arange(len(known)), np.flatnonzero(np.diff(known.astype(int))) + 1)
     return [part for part in parts if len(part) and known[part[0]]]
@@ -421,7 +419,7 @@ def _places(xs: Sequence[float], ys: Iterable[float], y: Scale) -> list[str]:
     ]
 
 
-def _path(xs: Sequence[float], ys: Values, y: Scale) -> str:
+def _path(xs: Sequence[float], ys: FloatArray, y: Scale) -> str:
     """Path data through the points; a gap breaks the line, and a lone point is a dot of the line's
     width."""
     stretches = [_places([xs[i] for i in one], ys[one], y) for one in _stretches(~np.isnan(ys))]
@@ -429,15 +427,18 @@ def _path(xs: Sequence[float], ys: Values, y: Scale) -> str:
 
 
 def _band(
-    xs: Sequence[float], low: Sequence[float] | Values, high: Sequence[float] | Values, y: Scale
+    xs: Sequence[float],
+    low: Sequence[float] | FloatArray,
+    high: Sequence[float] | FloatArray,
+    y: Scale,
 ) -> str:
     """Path data of the area between the bounds."""
     return f"M{'L'.join([*_places(xs, high, y), *_places(xs, low, y)[::-1]])}Z"
 
 
 def smoothed_lines(
-    steps: Values,
-    values: Values,
+    steps: FloatArray,
+    values: FloatArray,
     style: str = "c1",
     label: str = "",
     *,

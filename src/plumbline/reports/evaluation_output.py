@@ -35,12 +35,11 @@ FORMATS: Mapping[str, tuple[str, Callable[[Table], str]]] = {
     "latex": ("tex", Table.to_latex),
 }
 """What tables can be written as: the ending of a file, and the writer."""
-Values = Mapping[str, Any]
 TABLES = "tables"
 """What the mark in a folder of tables says (see `plumbline.runs.output_guard`)."""
 
 
-def evaluation_tables(summary: Values) -> list[Table]:
+def evaluation_tables(summary: Mapping[str, Any]) -> list[Table]:
     """The tables of an evaluation: always its figures, and a breakdown for each thing that it is
     broken down by.
 
@@ -78,12 +77,12 @@ def write_tables(folder: Path, tables: Sequence[Table]) -> None:
             write_text(folder / f"{table.name}.{ending}", write(table))
 
 
-def _describe_evaluation(summary: Values) -> str:
+def _describe_evaluation(summary: Mapping[str, Any]) -> str:
     note = f". {summary['note']}" if summary["note"] else ""
     return f"{summary['task']}, {summary['split']}, rubric {summary['rubric']} [each 95 %]{note}"
 
 
-def _figures(summary: Values) -> Table:
+def _figures(summary: Mapping[str, Any]) -> Table:
     """The evaluation, then the oracle and the baselines from the best to the worst, on the same
     examples; each once."""
     titles, limits, source = summary["titles"], summary["limits"], summary["source"]
@@ -99,7 +98,7 @@ def _figures(summary: Values) -> Table:
     )
     rows = []
     for name in (source, *order):
-        figures: Values = references.get(name) or summary["figures"]
+        figures: Mapping[str, Any] = references.get(name) or summary["figures"]
         shown = {ORACLE: "Oracle", source: source}.get(name, f"Baseline: {name}")
         cells: list[Cell] = [
             shown,
@@ -115,8 +114,8 @@ def _figures(summary: Values) -> Table:
     return Table.of("figures", f"Figures, {_describe_evaluation(summary)}", columns, rows)
 
 
-def _breakdown_table(summary: Values, what: str) -> Table:
-    values: Mapping[str, Values] = summary["by"][what]
+def _breakdown_table(summary: Mapping[str, Any], what: str) -> Table:
+    values: Mapping[str, Mapping[str, Any]] = summary["by"][what]
     keys = list(next(iter(values.values())))
     titles = {ACCURACY: "Accuracy", RIGHT: "All right", **summary["titles"]}
     floors: Mapping[str, float] = (
@@ -145,11 +144,11 @@ def _breakdown_table(summary: Values, what: str) -> Table:
 # -- for a terminal --------------------------------------------------------------------------------
 
 
-def _interval(values: Values) -> str:
+def _interval(values: Mapping[str, Any]) -> str:
     return f"{Interval(**values):.3f}" if values["n"] else "-"
 
 
-def detail_tables(summary: Values) -> RenderableType:
+def detail_tables(summary: Mapping[str, Any]) -> RenderableType:
     """An evaluation's summary, and tables of what it is broken down by, if the task has figures of
     its own.
 
@@ -187,7 +186,7 @@ def detail_tables(summary: Values) -> RenderableType:
     )
 
 
-def _head(summary: Values, own: bool) -> Iterator[tuple[str, ...]]:
+def _head(summary: Mapping[str, Any], own: bool) -> Iterator[tuple[str, ...]]:
     """Name, value and maybe the style of each row: reward under each reading, floor and ceiling,
     what is amiss."""
     yield "reward", _interval(summary["reward"]), "bold"
@@ -245,7 +244,7 @@ def _listing(
     return table
 
 
-def tasks_tables(summaries: Mapping[str, Values]) -> RenderableType:
+def tasks_tables(summaries: Mapping[str, Mapping[str, Any]]) -> RenderableType:
     """`detail_tables` of each task, and below them all tasks' rewards beside their floors and
     ceilings."""
     first = next(iter(summaries.values()))
@@ -263,7 +262,7 @@ def tasks_tables(summaries: Mapping[str, Values]) -> RenderableType:
     return Group(*map(detail_tables, summaries.values()), table)
 
 
-def _broken_down(what: str, summary: Values) -> RenderableType:
+def _broken_down(what: str, summary: Mapping[str, Any]) -> RenderableType:
     """One figure with its interval, the others as plain means, which is what 80 columns hold."""
     values = summary["by"][what]
     keys = list(next(iter(values.values())))
@@ -290,7 +289,7 @@ def _broken_down(what: str, summary: Values) -> RenderableType:
 # -- what a command writes -------------------------------------------------------------------------
 
 
-def evaluation_page(summary: Values, replays: Sequence[Replay] = ()) -> str:
+def evaluation_page(summary: Mapping[str, Any], replays: Sequence[Replay] = ()) -> str:
     """The HTML file.
 
     Args:

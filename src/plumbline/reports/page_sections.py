@@ -30,9 +30,9 @@ from plumbline.evaluation.summary import (
     reward_reading,
 )
 from plumbline.policies.options import PretrainedModel
-from plumbline.records import Evaluation, Judged
+from plumbline.records import Evaluation, FloatArray, Judged
 from plumbline.reports import charts
-from plumbline.reports.charts import Layer, Mark, Values
+from plumbline.reports.charts import Layer, Mark
 from plumbline.reports.format_numbers import (
     format_count,
     format_duration,
@@ -219,7 +219,7 @@ def _training_rows(rows: Rows) -> Rows:
     return [row for row in rows if any(key.startswith("train/") for key in row)]
 
 
-def _series(rows: Rows, key: str) -> tuple[Values, Values]:
+def _series(rows: Rows, key: str) -> tuple[FloatArray, FloatArray]:
     return charts.numbers_of(row["step"] for row in rows), charts.numbers_of(
         row.get(key) for row in rows
     )
@@ -266,7 +266,7 @@ def _reward(view: RunView, rows: Rows) -> ChartFigure:
     )
 
 
-def _train_note(view: RunView, values: Values) -> str:
+def _train_note(view: RunView, values: FloatArray) -> str:
     if not np.isfinite(values).any():
         return ""
     rl = view.run.recipe.rl
@@ -367,7 +367,7 @@ def _ends_note(rows: Rows) -> str:
     )
 
 
-def _describe_ends(values: Values) -> str:
+def _describe_ends(values: FloatArray) -> str:
     """From what to what: means at either end, because a single step is as noisy as its batch."""
     finite = values[np.isfinite(values)]
     if not len(finite):

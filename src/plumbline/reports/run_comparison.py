@@ -16,9 +16,10 @@ from plumbline.evaluation.compared_runs import ComparedRun, Lineage, StageResult
 from plumbline.evaluation.comparison import Pairing
 from plumbline.evaluation.statistics import Interval
 from plumbline.recipe import Recipe
+from plumbline.records import group_by_key
 from plumbline.reports.charts import Layer, Mark, dot_chart, numbers_of, smoothed_lines, wide_chart
 from plumbline.reports.format_numbers import format_duration, format_fixed, is_finite
-from plumbline.reports.table_formats import Cell, Column, Row, Table
+from plumbline.reports.table_formats import Cells, Column, Row, Table
 from plumbline.reports.templating import ChartFigure, render_page, render_section
 from plumbline.runs.lineage import changes_text
 from plumbline.runs.record import RunRecord
@@ -67,7 +68,7 @@ def runs_table(found: Lineage) -> Table:
     )
 
 
-def _run_cells(member: ComparedRun) -> tuple[Cell, ...]:
+def _run_cells(member: ComparedRun) -> Cells:
     run = member.listed
     assert run is not None
     steps = []
@@ -107,7 +108,7 @@ def comparisons_table(found: Lineage) -> Table:
     rows = []
     for one in found.pairings:
         says = describe_comparison(one, found)
-        cells: tuple[Cell, ...] = (*[None] * 4, says, *[None] * 3)
+        cells: Cells = (*[None] * 4, says, *[None] * 3)
         if (paired := one.paired) is not None:
             cells = (paired.before, paired.after, paired.difference, paired.p, says)
             cells += (paired.detectable, paired.difference.n, paired.p_value)
@@ -162,8 +163,8 @@ def history_terminal(found: Lineage) -> RenderableType:
     tables."""
     number = {member.name: f"#{at}" for at, member in enumerate(found.members, 1)}
     tasks = len({one.task for member in found.members for one in member.results}) > 1
-    runs: list[tuple[Cell, ...]] = []
-    results: list[tuple[Cell, ...]] = []
+    runs: list[Cells] = []
+    results: list[Cells] = []
     words, wrong = [], []
     for member in found.members:
         at, run = number[member.name], member.listed
@@ -210,7 +211,7 @@ def history_terminal(found: Lineage) -> RenderableType:
     )
 
 
-def _narrow_cells(member: ComparedRun, number: Mapping[str, str]) -> tuple[Cell, ...]:
+def _narrow_cells(member: ComparedRun, number: Mapping[str, str]) -> Cells:
     """Those of `runs_table` that a terminal holds."""
     name, origin, began, trained, steps, status, _ = _run_cells(member)
     if member.origin:
@@ -366,7 +367,7 @@ def seeds_table(summed: Outcomes) -> Table:
         for seed, own in {f"all {one['n']}{lacking}": one, **one["seeds"]}.items():
             low, high = (math.nan if own[end] is None else own[end] for end in ("low", "high"))
             change = Interval(own["difference"], low, high, own["n"])
-            named: tuple[Cell, ...] = (one["variant"] or "as it is", one["asked"], str(seed))
+            named: Cells = (one["variant"] or "as it is", one["asked"], str(seed))
             cells = (*named, own["before"], own["after"], change, own["n"], own.get("p_value"))
             rows.append(Row(cells, "head" if own is one else ""))
     asked = ("variant", "asked", "seed")
@@ -410,9 +411,9 @@ def sweep_page(
 def _seed_figures(runs: Sequence[tuple[str, int, RunRecord]]) -> list[ChartFigure]:
     """For each variant and task a chart of the reward in training, a line a seed; of evaluations
     alike."""
-    groups: dict[str, list[tuple[int, RunRecord]]] = {}
-    for label, seed, run in runs:
-        groups.setdefault(label.removesuffix(f"seed={seed}").strip(), []).append((seed, run))
+    groups = group_by_key(
+        (label.removesuffix(f"seed={seed}").strip(), (seed, run)) for label, seed, run in runs
+    )
     kinds = (
         ("train/reward{}", "in training; dots: single steps, lines: moving means"),
         ("eval{}/mean_reward", "greedily, on held-out examples"),

@@ -32,6 +32,7 @@ from plumbline.reports.format_numbers import (
 Kind = Literal["text", "count", "number", "share", "interval", "change", "p"]
 MINUS = re.compile(r"-(?=\d)")
 Cell = str | int | float | Interval | None
+Cells = tuple[Cell, ...]
 TERMINAL = {"head": "bold", "reference": "dim"}
 """How rows that are set apart look in a terminal."""
 
@@ -106,7 +107,7 @@ COMMON = {
 class Row:
     """Cells in the order of the columns; `style` sets a row apart (`reference`, `head`)."""
 
-    cells: tuple[Cell, ...]
+    cells: Cells
     style: str = ""
 
 

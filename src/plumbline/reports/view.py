@@ -28,7 +28,7 @@ from plumbline.evaluation.comparison import (
 from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.statistics import Interval
 from plumbline.evaluation.summary import reward_interval, summarise
-from plumbline.records import Evaluation, Example, Headline
+from plumbline.records import Evaluation, Example, Headline, group_by_key
 from plumbline.runs.evaluations import INDEX, REFERENCE, EvaluationKey, Replay, read_replays
 from plumbline.runs.record import STAGES, RunRecord, order_stages
 from plumbline.runs.run import QUIET
@@ -248,10 +248,11 @@ class RunView:
     def training_evaluations(self) -> dict[tuple[str, str], list[tuple[int, Evaluation]]]:
         """Evaluations during training: (split, mode) to (step, evaluation), in the order of the
         steps."""
-        series: dict[tuple[str, str], list[tuple[int, Evaluation]]] = {}
-        for key, evaluation in self.evaluations.items():
-            if key.step is not None:
-                series.setdefault((key.split, key.mode), []).append((key.step, evaluation))
+        series = group_by_key(
+            ((key.split, key.mode), (key.step, evaluation))
+            for key, evaluation in self.evaluations.items()
+            if key.step is not None
+        )
         order = sorted(series, key=lambda name: (name[0], _mode_order(name[1])))
         return {name: sorted(series[name], key=lambda point: point[0]) for name in order}
 

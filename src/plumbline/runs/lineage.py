@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from plumbline.errors import DataError, PlumblineError, RunError
 from plumbline.recipe import Recipe, differences, value_differences
 from plumbline.recipe.sections import NO_RESULT
+from plumbline.records import group_by_key
 from plumbline.runs import output_guard
 from plumbline.runs.metadata import ModelMetadata
 from plumbline.runs.record import RunRecord
@@ -250,9 +251,7 @@ def order_runs(
             for one in below.get(run.name, ()):
                 place(one, depth + 1)
 
-    below: dict[str, list[RunRecord]] = {}
-    for run in _by_time(runs):
-        below.setdefault(begun[run.name].run, []).append(run)
+    below = group_by_key((begun[run.name].run, run) for run in _by_time(runs))
     for run in (*below.get("", ()), *_by_time(runs)):
         place(run, 0)
     return list(ordered.values())

@@ -220,7 +220,7 @@ def _time(seconds: float) -> str:
 
 
 def sparkline(values: list[float]) -> str:
-    """Values as a row of small bars, from their least to their greatest."""
+    """Mapping[str, Any] as a row of small bars, from their least to their greatest."""
     low, high = min(values), max(values)
     if high - low < 1e-9:
         return BARS[0] * len(values)

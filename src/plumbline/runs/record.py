@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from plumbline.config.overrides import as_mapping, read_yaml
 from plumbline.errors import DataError, PlumblineError, RecipeError, RunError
 from plumbline.recipe import Recipe, load_recipe
-from plumbline.records import Evaluation
+from plumbline.records import Evaluation, group_by_key
 from plumbline.runs import output_guard
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation
 from plumbline.runs.metadata import METADATA
@@ -478,9 +478,7 @@ class RunRecord(RunFolder):
 
 
 def _by_stage(rows: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        found.setdefault(row["stage"], []).append(row)
+    found = group_by_key((row["stage"], row) for row in rows)
     return {stage: found[stage] for stage in order_stages(found)}
 
 

@@ -36,6 +36,7 @@ from plumbline.errors import (
     StorageError,
     make_visible,
 )
+from plumbline.records import group_by_key
 from plumbline.storage import (
     LARGEST_JSON,
     check_regular,
@@ -652,12 +653,8 @@ def _contents(paths: Collection[str]) -> tuple[list[str], dict[str, list[int]]]:
     """The models of finished stages among the files of a run, and the steps of the checkpoints by
     stage."""
     models = sorted({path.split("/")[1] for path in paths if path.startswith(f"{MODELS}/")})
-    steps: dict[str, list[int]] = {}
-    for stage, step in sorted(
-        {(found[1], int(found[2])) for found in map(CHECKPOINT.match, paths) if found}
-    ):
-        steps.setdefault(stage, []).append(step)
-    return models, steps
+    found = {(match[1], int(match[2])) for match in map(CHECKPOINT.match, paths) if match}
+    return models, group_by_key(sorted(found))
 
 
 def _list_alternatives(paths: Collection[str], asked: str) -> str:

@@ -13,13 +13,10 @@ from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from plumbline.errors import DataError, DeviceMemoryError, EngineError, RecipeError
 from plumbline.policies.memory import is_full
 from plumbline.policies.policy import LiveRequest, Policy
-from plumbline.records import Key, Request, Sampling, Trajectory
+from plumbline.records import IntArray, Key, Request, Sampling, Trajectory
 from plumbline.serve.backend import AnswerChunk, AnswerRequest, Backend, Chunks
 from plumbline.serve.constrained import Grammars, SchemaConstraint
 
@@ -28,7 +25,7 @@ WAIT = 0.003
 CLOSING = 5.0
 SHOWN = 256
 """Canvases that wait for a client at most: one that reads too slowly does not see all of them."""
-Found = Trajectory | NDArray[np.int64] | BaseException
+Found = Trajectory | IntArray | BaseException
 """An answer, its canvas after a step, or why there is none."""
 
 
@@ -207,7 +204,7 @@ class BatchedBackend(Backend):
         """Draw a batch of one sampling distribution; an error of it is handed to all that had no
         answer yet."""
 
-        def watch(key: Key, canvas: NDArray[np.int64]) -> None:
+        def watch(key: Key, canvas: IntArray) -> None:
             if key in batch and batch[key].watched and batch[key].found.qsize() < SHOWN:
                 batch[key].give(canvas.copy())
 

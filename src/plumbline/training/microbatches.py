@@ -5,14 +5,13 @@ The gradient of a batch is the sum over its micro-batches, however it was cut in
 decides about memory and speed and never about a result.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
 
 from plumbline.policies.memory import (
     Say,
@@ -23,7 +22,7 @@ from plumbline.policies.memory import (
     read_peak,
     release_after_error,
 )
-from plumbline.policies.policy import Helpers, Policy, Work, with_gradients
+from plumbline.policies.policy import Done, Helpers, Policy, Work, with_gradients
 from plumbline.policies.pretrained.policy import round_up
 from plumbline.recipe import RlSection, SftSection
 from plumbline.runs.run import Run
@@ -81,14 +80,12 @@ class Threads:
         return self.count > 0
 
     @contextmanager
-    def working(
-        self, learner: Policy, works: Sequence[Work]
-    ) -> Iterator[Callable[[], list[tuple[Any, Mapping[str, Tensor]]]]]:
+    def working(self, learner: Policy, works: Sequence[Work]) -> Iterator[Callable[[], list[Done]]]:
         """See `Helpers.working`."""
         self.follow(learner)
         threads_each = self.threads // (1 + len(works))
 
-        def work_in_thread(replica: Policy, work: Work) -> tuple[Any, Mapping[str, Tensor]]:
+        def work_in_thread(replica: Policy, work: Work) -> Done:
             torch.set_num_threads(threads_each)  # of this thread
             return with_gradients(replica, work)
 

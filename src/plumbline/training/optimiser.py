@@ -15,6 +15,7 @@ from torch import Tensor
 from plumbline.config.imports import import_needed
 from plumbline.errors import ModelError, RunError
 from plumbline.recipe import OptimiserSection
+from plumbline.records import group_by_key
 from plumbline.storage import one_line
 from plumbline.training.guards import check_finite
 
@@ -57,11 +58,10 @@ class Optimiser:
             else weight
             for name, weight in self.weights.items()
         }
-        groups: dict[float, list[Tensor]] = {}
-        for name, master in self.masters.items():
-            groups.setdefault(section.weight_decay if _decays(name, master) else 0.0, []).append(
-                master
-            )
+        groups = group_by_key(
+            (section.weight_decay if _decays(name, master) else 0.0, master)
+            for name, master in self.masters.items()
+        )
         self.adam = _adam(
             [{"params": weights, "weight_decay": decay} for decay, weights in groups.items()],
             section,

@@ -5,7 +5,7 @@ Letters in shapes: P prompts, G answers to each.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,7 @@ from plumbline.policies.policy import Policy
 from plumbline.recipe import Recipe, RlSection
 from plumbline.records import Group, Judged, Score, rollouts_of
 from plumbline.rollouts.collect import check_judged, collect
+from plumbline.tasks import Progress, silent
 from plumbline.tasks.task import Task
 from plumbline.training.microbatches import Microbatches
 from plumbline.training.optimiser import Optimiser
@@ -80,7 +81,7 @@ def measure_answers(
     prompts: int = PROMPTS,
     answers: int = ANSWERS,
     right: str | None = None,
-    progress: Callable[[str], None] = lambda _: None,
+    progress: Progress = silent,
 ) -> PilotFigures:
     """Draw answers to the first training prompts as the recipe samples, and one gradient of them.
 
@@ -102,7 +103,7 @@ def measure_answers(
     examples = task.examples("train")[:prompts]
     if not examples:
         raise DataError("there is nothing to measure on: the training split is empty")
-    progress(f"drawing {len(examples) * answers} answers")
+    progress(f"drawing {len(examples) * answers} answers", 0, 1)
     began = processor_seconds()
     groups = collect(
         policy,
@@ -114,7 +115,7 @@ def measure_answers(
     )
     check_judged(groups)
     drawn = processor_seconds() - began
-    progress("their gradient")
+    progress("their gradient", 0, 1)
     signal, updated = _measure_signal(policy, groups, recipe)
     rollouts = rollouts_of(groups)
     scores = [rollout.verdict.score for rollout in rollouts]

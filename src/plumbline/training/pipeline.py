@@ -373,10 +373,7 @@ def _workers(recipe: Recipe) -> AbstractContextManager[None]:
     """The cluster of a run that has workers, for as long as it lasts."""
     if not recipe.scale.needs_ray:
         return nullcontext()
-    cluster: AbstractContextManager[None] = import_own(f"{WORKERS}:open_workers", "cluster")(
-        recipe.scale
-    )
-    return cluster
+    return import_own(f"{WORKERS}:open_workers", "cluster")(recipe.scale)
 
 
 def _open(run: Run, source: str, *names: str) -> Policy:

@@ -22,19 +22,19 @@ from itertools import chain, cycle, islice
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from plumbline.algorithms.algorithm import TOLERANCE, has_signal
 from plumbline.errors import DataError
 from plumbline.policies.forks import processor_seconds
 from plumbline.policies.policy import Engine, Policy, Sampler
 from plumbline.recipe import Recipe
-from plumbline.records import Example, Group
+from plumbline.records import Example, FloatArray, Group, IntArray
 from plumbline.rollouts.collect import TaskPart, check_judged, collect_parts, hand_over
 from plumbline.runs.record import DIFFICULTY
 from plumbline.seeds import generator
 from plumbline.storage import JsonLines
 from plumbline.tasks.task import Task
+from plumbline.tasks.task_data import Splits
 
 if TYPE_CHECKING:
     from plumbline.training.stage import Stage
@@ -54,7 +54,7 @@ class Source:
     ""."""
 
     tasks: Mapping[str, Task]
-    examples: Mapping[str, Sequence[Example]]
+    examples: Splits
     shares: Mapping[str, float]
     """Of a step's prompts; they add up to 1."""
     order: Order = "random"
@@ -129,20 +129,20 @@ class Source:
         drawn = zip(self.examples, self._count_drawn(count, steps, stage, seed), strict=True)
         return {f"train/epoch/{name}": number / len(self.examples[name]) for name, number in drawn}
 
-    def _order(self, n: int, *names: str | int) -> NDArray[np.int64]:
+    def _order(self, n: int, *names: str | int) -> IntArray:
         """The order [n] of a task's examples that the names say."""
         return generator(*names).permutation(n) if self.order == "random" else np.arange(n)
 
     def _count_drawn(self, count: int, steps: int, stage: str, seed: int) -> list[int]:
         """How many prompts [K] each task gave to the first so many steps."""
         first = generator(seed, stage, "mix").random() if len(self.shares) > 1 else 0.0
-        offsets: NDArray[np.float64] = np.mod(first + GOLDEN * np.arange(steps), 1.0)
+        offsets: FloatArray = np.mod(first + GOLDEN * np.arange(steps), 1.0)
         return [
             int(drawn) for drawn in _counts(tuple(self.shares.values()), count, offsets).sum(axis=0)
         ]
 
 
-def _counts(shares: Sequence[float], count: int, offsets: NDArray[np.float64]) -> NDArray[np.int64]:
+def _counts(shares: Sequence[float], count: int, offsets: FloatArray) -> IntArray:
     """How many [S, K] of each step's `count` prompts are each task's, for the steps' offsets
     [S]."""
     ends = np.round(count * np.cumsum(shares), ROUNDING)
@@ -322,7 +322,7 @@ def _collect_prompts(
     sampler: Sampler,
     source: Source,
     recipe: Recipe,
-    prompts: Mapping[str, Sequence[Example]],
+    prompts: Splits,
     *words: str | int,
     copies: int | None = None,
 ) -> list[Group]:

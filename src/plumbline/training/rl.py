@@ -13,14 +13,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from plumbline.algorithms.algorithm import Algorithm, has_signal
 from plumbline.errors import DataError
 from plumbline.policies.memory import begin_peak, read_peak
 from plumbline.policies.policy import Engine, Helpers, Policy, Sampler
 from plumbline.recipe import Recipe, RlSection, TeacherSection
-from plumbline.records import Example, Group, Message, rollouts_of
+from plumbline.records import Example, Group, IntArray, Message, rollouts_of
 from plumbline.rollouts.collect import hand_over
 from plumbline.runs.lineage import RATES
 from plumbline.runs.run import Run
@@ -228,7 +227,7 @@ def train_rl(
     progress = Stage(run, STAGE, optimiser, section.seconds)
     prompts = choose_prompts(source, policy, engine, progress)
 
-    def encode(example: Example) -> NDArray[np.int64]:
+    def encode(example: Example) -> IntArray:
         assert section.teacher is not None
         return policy.encode(teacher_chat(example, section.teacher))
 
@@ -316,7 +315,7 @@ def weigh_rollouts(
     minibatch: int | None = None,
     turns: int = 1,
     shuffle: np.random.Generator | None = None,
-    encode: Callable[[Example], NDArray[np.int64]] | None = None,
+    encode: Callable[[Example], IntArray] | None = None,
 ) -> list[Group]:
     """The groups of one step with the advantage and the weight of each rollout.
 

@@ -16,6 +16,7 @@ from plumbline.errors import PlumblineError, RecipeError
 from plumbline.evaluation.comparison import compare
 from plumbline.evaluation.statistics import mean, t_interval
 from plumbline.recipe import Recipe, load_recipe, parse_recipe
+from plumbline.records import group_by_key
 from plumbline.reports.run_comparison import sweep_page
 from plumbline.runs import output_guard
 from plumbline.runs.evaluations import EvaluationKey
@@ -255,11 +256,9 @@ def summarise_seeds(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         before and after, the mean of their differences with Student's interval over the seeds (null
         for a single one), each seed's own row by its number, and the seeds that failed.
     """
-    groups: dict[str, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault(row["variant"].removesuffix(f"seed={row['seed']}").strip(), []).append(
-            row
-        )
+    groups = group_by_key(
+        (row["variant"].removesuffix(f"seed={row['seed']}").strip(), row) for row in rows
+    )
     found = []
     for label, members in groups.items():
         failed = [row["seed"] for row in members if "error" in row]

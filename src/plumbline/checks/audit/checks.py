@@ -34,6 +34,7 @@ from plumbline.checks.audit.scoring_runner import (
 from plumbline.checks.audit.texts import DECIMAL_COMMA, NEGATED, OTHER, UNCLOSED, WHOLE_FLOAT
 from plumbline.checks.check import Check, Finding, Level, check
 from plumbline.evaluation.statistics import is_surely_over, mean_interval
+from plumbline.records import group_by_key
 from plumbline.tasks.jsonl.reward_functions import OTHER_RANGE
 
 EXACT = 1e-6
@@ -86,7 +87,7 @@ def find_raises(seen: ScoringRunner) -> Iterator[Finding]:
     for (cause, _), verdicts in by_fix.items():
         counts = dict(Counter(verdict.kind for verdict in verdicts).most_common())
         yield Finding(
-            level="fatal",
+            "fatal",
             evidence={
                 "count": len(verdicts),
                 "of": len(seen.all_verdicts),
@@ -106,8 +107,8 @@ def find_slow_verdicts(seen: ScoringRunner) -> Iterator[Finding]:
     time."""
     if hung := [verdict for verdict in seen.all_verdicts if verdict.hung]:
         yield Finding(
-            level="fatal",
-            code="hung",
+            "fatal",
+            "hung",
             evidence={
                 "count": len(hung),
                 "limit": LIMIT,
@@ -129,8 +130,8 @@ def find_slow_verdicts(seen: ScoringRunner) -> Iterator[Finding]:
     if late:
         worst = max(late, key=lambda one: one.seconds)
         yield Finding(
-            level="warning",
-            code="slow-text",
+            "warning",
+            "slow-text",
             evidence={"text": str(worst.case), "seconds": worst.seconds, "median": usual},
             samples=list_ids(late),
             causes=("work-grows",),
@@ -210,7 +211,7 @@ def find_opposed_parts(seen: ScoringRunner) -> Iterator[Finding]:
         correlation = float((a * b).sum() / np.sqrt((a * a).sum() * (b * b).sum()))
         if correlation <= OPPOSED:
             yield Finding(
-                level="fatal" if best < HIGH + EXACT else "warning",
+                "fatal" if best < HIGH + EXACT else "warning",
                 evidence={
                     "parts": [first, second],
                     "correlation": correlation,
@@ -252,7 +253,7 @@ def find_unpaid_gold(seen: ScoringRunner) -> Iterator[Finding]:
         unexplained.sort(key=lambda pair: pair[1].total)
         (worst, score), ceiling = unexplained[0], mean_reward(seen.golds)
         yield Finding(
-            level="fatal" if score.total <= AS_GOOD + EXACT else "warning",
+            "fatal" if score.total <= AS_GOOD + EXACT else "warning",
             evidence={
                 "n": len(scored),
                 "low": len(low),
@@ -299,8 +300,8 @@ def find_paid_baselines(seen: ScoringRunner) -> Iterator[Finding]:
         of = mean_interval(totals, clusters)
         every_gold = name == "every-gold"
         yield Finding(
-            level="fatal" if reward >= AS_GOOD * seen.ceiling else "warning",
-            code="pays-every-gold" if every_gold else "baseline",
+            "fatal" if reward >= AS_GOOD * seen.ceiling else "warning",
+            "pays-every-gold" if every_gold else "baseline",
             evidence={
                 "baseline": name,
                 "split": split,
@@ -319,13 +320,11 @@ def find_paid_baselines(seen: ScoringRunner) -> Iterator[Finding]:
 @check("reward", name="hostile")
 def find_paid_hostile_texts(seen: ScoringRunner) -> Iterator[Finding]:
     """Texts made to break verifiers that earn something."""
-    by_text: dict[str, list[CaseVerdict]] = defaultdict(list)
-    for verdict in seen.kept.get(HOSTILE, ()):
-        if (
-            verdict.score is not None
-            and verdict.case.text.strip() != (verdict.case.example.gold or "").strip()
-        ):
-            by_text[verdict.case.text].append(verdict)
+    by_text = group_by_key(
+        (one.case.text, one)
+        for one in seen.kept.get(HOSTILE, ())
+        if one.score is not None and one.case.text.strip() != (one.case.example.gold or "").strip()
+    )
     earning = {
         text: mean_reward(found)
         for text, found in by_text.items()
@@ -335,7 +334,7 @@ def find_paid_hostile_texts(seen: ScoringRunner) -> Iterator[Finding]:
         text = max(earning, key=lambda one: earning[one])
         level: Level = "fatal" if earning[text] - seen.floor > HIGH else "warning"
         yield Finding(
-            level=level,
+            level,
             evidence={
                 "count": len(earning),
                 "of": len(by_text),
@@ -367,7 +366,7 @@ def find_rows_paying_anything(seen: ScoringRunner) -> Iterator[Finding]:
     if paid and len(paid) <= AS_GOOD * len(rows):
         worst = next(iter(paid.values()))
         yield Finding(
-            level="fatal" if len(paid) > SOME * len(rows) else "warning",
+            "fatal" if len(paid) > SOME * len(rows) else "warning",
             evidence={
                 "rows": list(paid)[:ROWS],
                 "count": len(paid),
@@ -387,7 +386,7 @@ def find_paid_wrong_answers(seen: ScoringRunner) -> Iterator[Finding]:
         if len(paid) <= LOSES * n:
             continue
         yield Finding(
-            level="note" if way == NEGATED else "warning",
+            "note" if way == NEGATED else "warning",
             evidence={
                 "way": way,
                 "count": len(paid),
@@ -462,7 +461,7 @@ def find_paid_marks(seen: ScoringRunner) -> Iterator[Finding]:
                 blind[name].append((way, paid[0]))
     for name, found in blind.items():
         yield Finding(
-            level="warning" if UNCLOSED in dict(found) else "note",
+            "warning" if UNCLOSED in dict(found) else "note",
             evidence={
                 "part": name,
                 "ways": [way for way, _ in found],
@@ -485,7 +484,7 @@ def find_unpaid_writings(seen: ScoringRunner) -> Iterator[Finding]:
     worst = DECIMAL_COMMA if comma else max(lost, key=lambda way: lost[way])
     by_loss = sorted(lost.items(), key=lambda item: -item[1])
     yield Finding(
-        level="fatal" if comma else "note" if minor else "warning",
+        "fatal" if comma else "note" if minor else "warning",
         evidence={
             "over": LOSES,
             "lost": [f"{way} {loss:.0%}" for way, loss in by_loss[:WORST]],
@@ -509,8 +508,8 @@ def find_unequal_readings(seen: ScoringRunner) -> Iterator[Finding]:
     ]:
         verdict, score = worse[0]
         yield Finding(
-            level="fatal",
-            code="lenient-pays-less",
+            "fatal",
+            "lenient-pays-less",
             evidence={
                 "count": len(worse),
                 "of": len(both),
@@ -584,9 +583,9 @@ def find_changed_verdicts(seen: ScoringRunner) -> Iterator[Finding]:
         level: Level = "note" if found.then == LATE else "warning"
         again = found.where == AGAIN
         yield Finding(
-            level="fatal" if found.where in {AGAIN, GROUPED} else level,
+            "fatal" if found.where in {AGAIN, GROUPED} else level,
+            "repeat" if again else "alarm" if found.alarm else "elsewhere",
             check="repeat" if again else "",
-            code="repeat" if again else "alarm" if found.alarm else "elsewhere",
             evidence={
                 "where": found.where,
                 "count": len(found.verdicts),
@@ -626,7 +625,7 @@ def find_paid_cheat(seen: ScoringRunner) -> Iterator[Finding]:
         return
     level: Level = "fatal" if found.reward >= AS_GOOD * seen.ceiling else "warning"
     yield Finding(
-        level=level,
+        level,
         evidence={
             "reward": found.reward,
             "n": len(found.rewards),

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -21,7 +20,7 @@ from typing import Any
 from plumbline.checks.audit.scoring_runner import CaseVerdict, Found, ScoringRunner
 from plumbline.config.imports import ALL, CONSENT, is_trusting
 from plumbline.errors import make_visible
-from plumbline.records import Example
+from plumbline.records import Example, group_by_key
 from plumbline.storage import dumps, read_object
 from plumbline.tasks import NOWHERE, open_task
 from plumbline.tasks.cases import Case
@@ -81,11 +80,8 @@ def judge_elsewhere(runner: ScoringRunner, verdicts: Sequence[CaseVerdict]) -> N
 def _choose_cases(verdicts: Sequence[CaseVerdict]) -> list[CaseVerdict]:
     """Texts of a few examples, those that earn most and least of each; fewer where verdicts take
     their time."""
-    by_example: dict[str, list[CaseVerdict]] = defaultdict(list)
-    for one in sorted(
-        (one for one in verdicts if one.score is not None), key=lambda one: -one.reward
-    ):
-        by_example[one.case.example.id].append(one)
+    scored = sorted((one for one in verdicts if one.score is not None), key=lambda one: -one.reward)
+    by_example = group_by_key((one.case.example.id, one) for one in scored)
     best = sorted(by_example.values(), key=lambda found: -found[0].reward)[:EXAMPLES]
     some: list[CaseVerdict] = []
     for found in best:  # the best, the worst, and one that knows nothing
@@ -140,9 +136,7 @@ def _loop_runs() -> bool:
 
 
 def _judge_grouped(task: Task, cases: Sequence[Case]) -> list[Found]:
-    by_example: dict[str, list[Case]] = defaultdict(list)
-    for case in cases:
-        by_example[case.example.id].append(case)
+    by_example = group_by_key((case.example.id, case) for case in cases)
     found: dict[int, Found] = {}
     for group in by_example.values():
         found |= zip(map(id, group), _judge_together(task, [*group, *group]), strict=False)

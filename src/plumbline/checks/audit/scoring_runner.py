@@ -12,7 +12,7 @@ import numpy as np
 from plumbline.checks.check import Context
 from plumbline.errors import DataError, RewardError
 from plumbline.evaluation.statistics import Clusters, Interval
-from plumbline.records import Failure, Outcome, Score, Verdict, clusters_of
+from plumbline.records import Failure, Outcome, Score, Verdict, clusters_of, group_by_key
 from plumbline.rollouts.reward_workers import RewardWorkers
 from plumbline.tasks import Progress
 from plumbline.tasks.cases import Case, Label, NoAnswer, judge_case, limit_time
@@ -158,9 +158,7 @@ class ScoringRunner(Context):
         """Judge what had a score a second time, as training does: on the task's threads, an
         example's texts together, and the last first."""
         self.repeated = len(verdicts)
-        by_example: dict[str, list[CaseVerdict]] = defaultdict(list)
-        for verdict in verdicts:
-            by_example[verdict.case.example.id].append(verdict)
+        by_example = group_by_key((one.case.example.id, one) for one in verdicts)
         groups = [group[::-1] for group in by_example.values()][::-1]
         told = [
             (place, copy, one)
@@ -285,13 +283,13 @@ class ScoringRunner(Context):
 
     def parts(self) -> dict[str, list[tuple[CaseVerdict, float | None]]]:
         """The values of every part that pays; a score without parts has one, its total."""
-        found: dict[str, list[tuple[CaseVerdict, float | None]]] = defaultdict(list)
         idle = self.unweighted_parts
-        for verdict, score in self.scored:
-            for name, value in (score.parts or {"reward": score.total}).items():
-                if name not in idle:
-                    found[name].append((verdict, value))
-        return found
+        return group_by_key(
+            (name, (verdict, value))
+            for verdict, score in self.scored
+            for name, value in (score.parts or {"reward": score.total}).items()
+            if name not in idle
+        )
 
     def values(self) -> dict[str, list[float]]:
         """The same without verdicts that a part has no value for, and parts without any value."""

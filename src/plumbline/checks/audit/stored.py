@@ -1,7 +1,6 @@
 """A reward on answers that were stored in training: what a mended function makes of what the model
 wrote."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from plumbline.checks.diagnosis.history import Sample
 from plumbline.checks.diagnosis.readers.completions import read_completions
 from plumbline.errors import DataError
 from plumbline.evaluation.statistics import Interval, mean_interval
-from plumbline.records import Example
+from plumbline.records import Example, group_by_key
 from plumbline.tasks import Progress, silent
 from plumbline.tasks.cases import Case
 from plumbline.tasks.task import Task
@@ -138,9 +137,10 @@ class RescoredAnswers:
 def _figures(answers: Sequence[tuple[Sample, CaseVerdict]]) -> dict[str, float | int | None]:
     stored = [sample.reward for sample, _ in answers if sample.reward is not None]
     now = [verdict.reward for _, verdict in answers if verdict.score is not None]
-    groups: dict[tuple[int, str], list[tuple[float | None, float]]] = defaultdict(list)
-    for sample, verdict in answers:
-        groups[sample.step, sample.prompt].append((sample.reward, verdict.reward))
+    groups = group_by_key(
+        ((sample.step, sample.prompt), (sample.reward, verdict.reward))
+        for sample, verdict in answers
+    )
     several = [group for group in groups.values() if len(group) > 1]
     known = [[reward for reward, _ in group if reward is not None] for group in several]
     return {

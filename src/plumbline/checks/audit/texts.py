@@ -8,12 +8,11 @@ what stands around it.
 
 import json
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from plumbline.records import Example
+from plumbline.records import Example, group_by_key
 from plumbline.seeds import generator
 from plumbline.tasks.tables import read_table
 from plumbline.tasks.text.numbers import without_accents
@@ -31,12 +30,11 @@ def sample_examples(
 ) -> list[Example]:
     """So many examples at most, from all splits, of every stratum as evenly as there are; in a
     seeded order."""
-    strata: dict[str, list[Example]] = defaultdict(list)
     every = list(
         {example.id: example for examples in splits.values() for example in examples}.values()
     )
-    for place in generator(seed, "audit", "examples").permutation(len(every)):
-        strata[every[place].stratum].append(every[place])
+    places = generator(seed, "audit", "examples").permutation(len(every))
+    strata = group_by_key((every[place].stratum, every[place]) for place in places)
     deepest = max(map(len, strata.values()), default=0)
     dealt = [
         group[level] for level in range(deepest) for group in strata.values() if level < len(group)

@@ -59,6 +59,7 @@ from plumbline.tasks.cases import (
 )
 from plumbline.tasks.jsonl.task import open_guessed
 from plumbline.tasks.task import Task
+from plumbline.tasks.task_data import Splits
 
 EXAMPLES: dict[Depth, int | None] = {"load": 64, "run": 40, "audit": None}
 """Of each split the first so many are used, by depth; before a run `cases.TRIED` are answered."""
@@ -255,7 +256,7 @@ def _judge_few(runner: ScoringRunner, examples: Sequence[Example]) -> None:
 
 def judge_references(
     runner: ScoringRunner,
-    splits: Mapping[str, Sequence[Example]],
+    splits: Splits,
     struck: Sequence[Example],
     texts: Sequence[str] | None = None,
 ) -> None:
@@ -276,7 +277,7 @@ def judge_references(
 
 def _judge_all(
     runner: ScoringRunner,
-    splits: Mapping[str, Sequence[Example]],
+    splits: Splits,
     few: Sequence[Example],
     seed: int,
 ) -> None:
@@ -321,7 +322,7 @@ def _judge_all(
 
 def _try_again(
     runner: ScoringRunner,
-    splits: Mapping[str, Sequence[Example]],
+    splits: Splits,
     few: Sequence[Example],
     seed: int,
 ) -> None:

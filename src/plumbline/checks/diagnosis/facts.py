@@ -1,22 +1,23 @@
 """What the series of a run show for sure: it refutes causes, and gives rewards of other trainers a
 scale."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from plumbline.checks.diagnosis.history import EMPTY, History, Sample, Series
 from plumbline.checks.diagnosis.outcome import measure_outcome
 from plumbline.checks.diagnosis.trends import (
     compare_ends,
+    end_medians,
     finite_values,
     fit_trend,
     is_moving,
     max_magnitude,
     measure_shift,
 )
+from plumbline.records import BoolArray, FloatArray, IntArray, group_by_key
 
 Refutes = Callable[[History], bool]
 EQUAL = 1e-6
@@ -49,12 +50,12 @@ def is_every_step(series: Series) -> bool:
     return series.counted and step_distance(series.steps) <= 1
 
 
-def step_distance(steps: NDArray[np.int64]) -> int:
+def step_distance(steps: IntArray) -> int:
     """How many steps are between neighbouring rows."""
     return int(np.median(np.diff(steps))) if len(steps) > 1 else 1
 
 
-def is_sustained(steps: NDArray[np.int64], rows: int) -> bool:
+def is_sustained(steps: IntArray, rows: int) -> bool:
     """Whether so many rows in a row are many: five, or fewer that stand for twenty steps
     together."""
     return rows >= LONG or rows * step_distance(steps) >= LONG_STEPS
@@ -81,7 +82,7 @@ def sampler_matches(history: History) -> bool:
     return len(kl) > 0 and abs(recent_median(kl)) < AGREE_KL
 
 
-def rewards_differ(history: History, steps: NDArray[np.int64] | None = None) -> bool:
+def rewards_differ(history: History, steps: IntArray | None = None) -> bool:
     """Whether rewards are known to differ within groups (at some steps): by completions, shares,
     deviations.
 
@@ -89,7 +90,7 @@ def rewards_differ(history: History, steps: NDArray[np.int64] | None = None) -> 
     by the batch.
     """
 
-    def logged(series: Series) -> NDArray[np.float64]:
+    def logged(series: Series) -> FloatArray:
         return finite_values(
             series.values if steps is None else series.values[np.isin(series.steps, steps)]
         )
@@ -120,15 +121,11 @@ def is_batch_spread(history: History) -> bool:
 def equal_groups(samples: Sequence[Sample]) -> Series | None:
     """The share of groups with equal rewards by step, as the completions say; None where groups are
     unknown."""
-    by_step: dict[int, list[bool]] = {}
-    for (step, prompt), group in group_samples(samples).items():
-        rewards = [one.reward for one in group if one.reward is not None]
-        if prompt and len(rewards) > 1:
-            by_step.setdefault(step, []).append(max(rewards) - min(rewards) < EQUAL)
-    if not by_step:
-        return None
-    steps = sorted(by_step)
-    return Series(np.array(steps), np.array([np.mean(by_step[step]) for step in steps]))
+    by_step = group_by_key(
+        (step, max(rewards) - min(rewards) < EQUAL)
+        for step, _, rewards in rewards_of_groups(samples)
+    )
+    return Series.of_means(by_step) if by_step else None
 
 
 NO_GRADIENT = 1e-10
@@ -214,10 +211,20 @@ def measure_spent(history: History) -> Spent | None:
 
 def group_samples(samples: Iterable[Sample]) -> dict[tuple[int, str], list[Sample]]:
     """The completions of each prompt at each step."""
-    groups: dict[tuple[int, str], list[Sample]] = {}
-    for one in samples:
-        groups.setdefault((one.step, one.prompt), []).append(one)
-    return groups
+    return group_by_key(((one.step, one.prompt), one) for one in samples)
+
+
+def rewards_of_groups(samples: Iterable[Sample]) -> Iterator[tuple[int, str, list[float]]]:
+    """The step, the prompt and the rewards of each group of a known prompt that has two at least."""
+    for (step, prompt), group in group_samples(samples).items():
+        rewards = [one.reward for one in group if one.reward is not None]
+        if prompt and len(rewards) > 1:
+            yield step, prompt, rewards
+
+
+def samples_by_step(samples: Iterable[Sample]) -> dict[int, list[Sample]]:
+    """The completions of each step."""
+    return group_by_key((one.step, one) for one in samples)
 
 
 def correlate_with_reward(
@@ -359,7 +366,7 @@ def find_kl_anchor(history: History) -> dict[str, float] | None:
     )
     if near and np.ptp(x) > 0 and np.corrcoef(x, y)[0, 1] > ALIKE:
         return {"loss-is-kl": ratio}
-    first, last = float(np.median(x[:third])), float(np.median(x[-third:]))
+    first, last = end_medians(x, third)
     if first > BACK * last:
         return {"kl-taken-back": last, KL_AT_FIRST: first}
     stands = len(x) > 2 * WINDOW and BACK * x[0] < first and first > 0.8 * last
@@ -388,7 +395,7 @@ QUOTED = 100
 """Characters of it."""
 
 
-def zero_mask(series: Series, tiny: float) -> NDArray[np.bool_]:
+def zero_mask(series: Series, tiny: float) -> BoolArray:
     """Where a series is 0: below `tiny`, or printed as 0 with digits that are fine beside its other
     values."""
     values = np.abs(series.values)
@@ -399,7 +406,7 @@ def zero_mask(series: Series, tiny: float) -> NDArray[np.bool_]:
     return values < max(tiny, series.rounding)
 
 
-def compare_part_sum(history: History) -> tuple[list[int], NDArray[np.float64], float]:
+def compare_part_sum(history: History) -> tuple[list[int], FloatArray, float]:
     """Steps at which the reward and all of its parts are logged, the parts' sum less the reward,
     and what that may be off by: float32, and half a unit of each printed digit."""
     reward, parts = (

@@ -33,10 +33,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from plumbline.checks.check import Context
-from plumbline.records import Evaluation
+from plumbline.records import Evaluation, FloatArray, IntArray
 
 Kind = Literal["rl", "sft"]
 
@@ -46,8 +45,8 @@ class Series:
     """The logged values of one name: steps [n], ascending, and values [n], which may be NaN or
     infinite."""
 
-    steps: NDArray[np.int64]
-    values: NDArray[np.float64]
+    steps: IntArray
+    values: FloatArray
     rounding: float = 0.0
     """The most that printing changed a value by: half a unit of the last printed digit; 0 where
     nothing was rounded."""
@@ -58,8 +57,14 @@ class Series:
     def __len__(self) -> int:
         return len(self.values)
 
+    @staticmethod
+    def of_means(values: Mapping[int, Sequence[float]]) -> "Series":
+        """The means of what each step has."""
+        steps = sorted(values)
+        return Series(np.array(steps), np.array([np.mean(values[step]) for step in steps]))
+
     @property
-    def finite(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def finite(self) -> tuple[IntArray, FloatArray]:
         """The steps and values of those that are finite."""
         good = np.isfinite(self.values)
         return self.steps[good], self.values[good]
@@ -70,7 +75,7 @@ class Series:
             self, steps=self.steps[self.steps >= step], values=self.values[self.steps >= step]
         )
 
-    def at(self, step: int) -> NDArray[np.float64]:
+    def at(self, step: int) -> FloatArray:
         """The value of a step [1]; [0] where none was logged."""
         place, end = np.searchsorted(self.steps, [step, step + 1])
         return self.values[place:end]

@@ -5,11 +5,11 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from plumbline.checks.diagnosis.history import History, Series
 from plumbline.checks.diagnosis.trends import Shift, find_stairs, finite_values, measure_shift
 from plumbline.evaluation.statistics import Interval
+from plumbline.records import FloatArray, IntArray
 
 ENOUGH, ENOUGH_MEANS = 12, 5
 """Logged rows, from which on an interval is believed: of one step each, and of means over several
@@ -138,8 +138,7 @@ def measure_outcome(history: History) -> RewardOutcome | None:
 
 
 def _measure_series(name: Name, series: Series, history: History) -> RewardOutcome | None:
-    good = np.isfinite(series.values)
-    steps, values = series.steps[good], series.values[good]
+    steps, values = series.finite
     if len(values) < 2:
         return None
     apart = int(np.median(np.diff(steps)))
@@ -173,7 +172,7 @@ def _measure_series(name: Name, series: Series, history: History) -> RewardOutco
     )
 
 
-def _epoch_starts(steps: NDArray[np.int64], epoch: Series) -> NDArray[np.int64]:
+def _epoch_starts(steps: IntArray, epoch: Series) -> IntArray:
     """The places at which epochs after the first begin: a text that comes again is known."""
     if not len(epoch):
         return np.array([], dtype=np.int64)
@@ -182,7 +181,7 @@ def _epoch_starts(steps: NDArray[np.int64], epoch: Series) -> NDArray[np.int64]:
 
 
 def _shift_under_stairs(
-    values: NDArray[np.float64], early: int, late: int, learnt: NDArray[np.float64], error: float
+    values: FloatArray, early: int, late: int, learnt: FloatArray, error: float
 ) -> Shift:
     """The change of a series, whose noise is what stairs leave: with them it looks slow."""
     found = measure_shift(values - learnt, early, late)

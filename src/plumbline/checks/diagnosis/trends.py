@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from plumbline.evaluation.statistics import Interval, t_quantile
+from plumbline.records import BoolArray, FloatArray, IntArray
 
 BLOCKS = 8
 """Means of so many stretches are compared: within a stretch neighbouring steps may depend on one
@@ -28,24 +28,39 @@ class Trend:
     """Student's t of its slope; inf or -inf where the line goes through every point."""
 
 
-def finite_values(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def finite_values(values: FloatArray) -> FloatArray:
     """The values that are neither NaN nor infinite."""
     return values[np.isfinite(values)]
 
 
-def max_magnitude(values: NDArray[np.float64]) -> float:
+def max_magnitude(values: FloatArray) -> float:
     """The largest absolute value: the scale of a series that has no known one; 0 for none."""
     return float(np.abs(values).max(initial=0.0))
 
 
-def fit_trend(values: NDArray[np.float64]) -> Trend:
+def end_medians(values: FloatArray, width: int) -> tuple[float, float]:
+    """The medians of the first and of the last so many values."""
+    return float(np.median(values[:width])), float(np.median(values[-width:]))
+
+
+def end_means(values: FloatArray, width: int) -> tuple[float, float]:
+    """The means of the first and of the last so many values."""
+    return float(values[:width].mean()), float(values[-width:].mean())
+
+
+def block_means(values: FloatArray, blocks: int = BLOCKS) -> FloatArray:
+    """The means of a series' stretches: of so many, or of each value where it has fewer."""
+    return np.array([block.mean() for block in np.array_split(values, min(blocks, len(values)))])
+
+
+def fit_trend(values: FloatArray) -> Trend:
     """The line of least squares through block means (any textbook of regression); t is 0 for fewer
     than 4 values."""
     values = finite_values(values)
     if len(values) < 4:
         middle = float(values.mean()) if len(values) else 0.0
         return Trend(middle, middle, 0.0)
-    means = np.array([block.mean() for block in np.array_split(values, min(BLOCKS, len(values)))])
+    means = block_means(values)
     place = np.arange(len(means)) - (len(means) - 1) / 2
     slope = float(place @ (means - means.mean()) / (place @ place))
     left = means - means.mean() - slope * place
@@ -76,7 +91,7 @@ class Shift:
     one that wanders at random, or that was smoothed; else 0."""
 
 
-def measure_shift(values: NDArray[np.float64], early: int, late: int) -> Shift:
+def measure_shift(values: FloatArray, early: int, late: int) -> Shift:
     """The mean of `late` values at the end less that of `early` at the start, with its 95 %
     interval.
 
@@ -90,7 +105,7 @@ def measure_shift(values: NDArray[np.float64], early: int, late: int) -> Shift:
     them.
     """
     count = min(PIECES, len(values))
-    means = np.array([piece.mean() for piece in np.array_split(values, count)])
+    means = block_means(values, PIECES)
     left = means - means.mean()
     shapes = _s_curves(count)
     best = shapes[np.argmax(np.abs(shapes @ left))]
@@ -116,7 +131,7 @@ def measure_shift(values: NDArray[np.float64], early: int, late: int) -> Shift:
 
 
 @cache
-def _s_curves(count: int) -> NDArray[np.float64]:
+def _s_curves(count: int) -> FloatArray:
     """S-curves and steps over so many places, each less its mean and of length 1; some S-curves are
     nearly lines, or their middle lies outside. None is flat, and none is all of a single place,
     which may be a wild one."""
@@ -136,9 +151,7 @@ STAIR = 4.0
 """Standard errors of what other places have, from which stairs are sure."""
 
 
-def find_stairs(
-    values: NDArray[np.float64], edges: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], float]:
+def find_stairs(values: FloatArray, edges: IntArray) -> tuple[FloatArray, float]:
     """The stairs [n] of a series at places that are known before, as where an epoch begins, and
     their standard error.
 
@@ -162,22 +175,22 @@ def find_stairs(
     return np.cumsum(none), error
 
 
-def is_moving(values: NDArray[np.float64]) -> bool:
+def is_moving(values: FloatArray) -> bool:
     """Whether a series goes somewhere: a line that is sure, or ends that are far apart beside
     single values."""
     values = finite_values(values)
     if len(values) < 8:
         return False
     line, fifth = fit_trend(values), max(2, len(values) // 5)
-    change = abs(float(values[-fifth:].mean() - values[:fifth].mean()))
-    scatter = float(np.median(np.abs(np.diff(values)))) / 0.6745 / 2**0.5
+    first, last = end_means(values, fifth)
+    change, scatter = abs(last - first), step_deviation(values) / 2**0.5
     sure = change > 3 * standard_error_of_mean(values, fifth) * 2**0.5
     return change > 1e-9 and (
         (abs(line.t) > 4 and change > 0.5 * scatter) or (sure and change > scatter)
     )
 
 
-def kendall_z(values: NDArray[np.float64]) -> float:
+def kendall_z(values: FloatArray) -> float:
     """The z of Kendall's rank correlation between a series and time, without a trend as the null
     hypothesis; 0 for fewer than 3 values.
 
@@ -196,7 +209,12 @@ def kendall_z(values: NDArray[np.float64]) -> float:
     return float(signs.sum() / variance**0.5) if variance > 0 else 0.0
 
 
-def compare_ends(values: NDArray[np.float64]) -> tuple[float, float, float]:
+def block_kendall_z(values: FloatArray) -> float:
+    """The order of the means of a series' eight blocks, in standard errors; see `kendall_z`."""
+    return kendall_z(block_means(values))
+
+
+def compare_ends(values: FloatArray) -> tuple[float, float, float]:
     """The means of the first and the last fifth, and their difference in its standard errors; 0
     without an order.
 
@@ -206,19 +224,19 @@ def compare_ends(values: NDArray[np.float64]) -> tuple[float, float, float]:
     """
     if len(values) < 12:
         third = max(1, len(values) // 3)
-        return float(values[:third].mean()), float(values[-third:].mean()), 2 * kendall_z(values)
+        return *end_means(values, third), 2 * kendall_z(values)
     fifth, places = max(4, len(values) // 5), np.linspace(-1, 1, len(values))
-    first, last = float(values[:fifth].mean()), float(values[-fifth:].mean())
+    first, last = end_means(values, fifth)
     # Less a curve: a fall that ends early would look like noise of neighbours that are alike.
     left = values - np.polyval(np.polyfit(places, values, 3), places)
     scatter = float(np.hypot(left[:fifth].std(ddof=1), left[-fifth:].std(ddof=1)) / fifth**0.5)
     error = max(scatter, standard_error_of_mean(left, fifth) * 2**0.5, 1e-9)
-    ordered = kendall_z(np.array([block.mean() for block in np.array_split(values, BLOCKS)]))
+    ordered = block_kendall_z(values)
     sure = ordered * (last - first) > 0 and abs(ordered) > ORDERED
     return first, last, (last - first) / error if sure else 0.0
 
 
-def standard_error_of_mean(values: NDArray[np.float64], count: int, most: float = 0.8) -> float:
+def standard_error_of_mean(values: FloatArray, count: int, most: float = 0.8) -> float:
     """The standard error of the mean of `count` neighbouring values of a series [n] whose
     neighbours may be alike.
 
@@ -238,7 +256,7 @@ def standard_error_of_mean(values: NDArray[np.float64], count: int, most: float 
     return float(np.sqrt(variance * min(1.0, (1 + correlation) / (1 - correlation) / count)))
 
 
-def step_deviation(values: NDArray[np.float64], over: int = 1) -> float:
+def step_deviation(values: FloatArray, over: int = 1) -> float:
     """The standard deviation of differences by their median, which is 0.6745 of them for a normal
     sampling distribution."""
     return float(np.median(np.abs(values[over:] - values[:-over])) / 0.6745)
@@ -275,7 +293,7 @@ class Fall:
     """The standard error of the mean of the last stretch."""
 
 
-def find_fall(values: NDArray[np.float64], alike: float, *, sure: bool = False) -> Fall | None:
+def find_fall(values: FloatArray, alike: float, *, sure: bool = False) -> Fall | None:
     """The fall of a series [n] from its best stretch; None where it is small, or may be chance.
 
     Args:
@@ -312,7 +330,7 @@ def find_fall(values: NDArray[np.float64], alike: float, *, sure: bool = False) 
     return Fall(float(means[0]), float(means[best]), float(means[-1]), share, place, noise)
 
 
-def start_of_last_stretch(steps: NDArray[np.int64], mask: NDArray[np.bool_]) -> int | None:
+def start_of_last_stretch(steps: IntArray, mask: BoolArray) -> int | None:
     """The step at which the last unbroken stretch of True began; None where the series does not end
     with one."""
     if not len(mask) or not mask[-1]:
@@ -321,7 +339,7 @@ def start_of_last_stretch(steps: NDArray[np.int64], mask: NDArray[np.bool_]) -> 
     return int(steps[broken[-1] + 1 if len(broken) else 0])
 
 
-def longest_stretch(mask: NDArray[np.bool_]) -> int:
+def longest_stretch(mask: BoolArray) -> int:
     """The longest unbroken stretch of True."""
     longest = now = 0
     for true in mask:

@@ -88,8 +88,8 @@ def find_small_evaluations(before: BeforeRun) -> Iterator[Finding]:
             continue
         least = min(small.values())
         yield Finding(
-            level="warning",
-            code=code,
+            "warning",
+            code,
             evidence={
                 name: {"n": n, "detectable": round(noticeable(n), 3)} for name, n in small.items()
             }
@@ -130,8 +130,8 @@ def find_low_coverage(before: BeforeRun) -> Iterator[Finding]:
             for p in tasks
         ]
         yield Finding(
-            level=level,
-            code="draws-few",
+            level,
+            "draws-few",
             evidence={
                 one.name or one.task: {"drawn": round(one.drawn), "epochs": one.coverage}
                 for one in tasks
@@ -165,8 +165,8 @@ def _compare_strata(
     for where, lacking in (("train", split), (split, "train")):
         if names := sorted(kinds_of[where].keys() - kinds_of[lacking].keys()):
             yield Finding(
-                level="warning" if 2 * len(names) >= len(both) else "note",
-                code="one-sided",
+                "warning" if 2 * len(names) >= len(both) else "note",
+                "one-sided",
                 task=one.name,
                 evidence={name: dict(counts) for name, counts in kinds_of.items()}
                 | {
@@ -201,8 +201,8 @@ def _find_sorted_split(before: BeforeRun, one: TaskData) -> Iterator[Finding]:
     share = sum(n for name, n in whole.items() if name not in seen) / len(examples)
     if len(whole) > 1 and share > FEW_OF_KIND / 100:
         yield Finding(
-            level="warning",
-            code="sorted",
+            "warning",
+            "sorted",
             task=one.name,
             evidence={
                 "split": section.split,
@@ -229,8 +229,8 @@ def find_equal_groups(before: BeforeRun) -> Iterator[Finding]:
     size = rl.group_size
     if size < FEW_ANSWERS:
         yield Finding(
-            level="warning",
-            code="small-groups",
+            "warning",
+            "small-groups",
             evidence={"group_size": size},
             causes=("memory",),
             change={"rl.group_size": 8},
@@ -244,8 +244,8 @@ def find_equal_groups(before: BeforeRun) -> Iterator[Finding]:
         if equal > EQUAL:
             (earned, most), *_ = counts.most_common(1)
             yield Finding(
-                level="warning",
-                code="equal-rewards",
+                "warning",
+                "equal-rewards",
                 evidence={
                     "least share": equal,
                     "group_size": size,

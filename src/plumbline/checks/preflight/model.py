@@ -75,7 +75,7 @@ def _find_long_prompts(before: BeforeRun, one: TaskData, context: int) -> Iterat
         # a limit for the longest prompt still holds the gold answers
         fits = golds and max(golds) <= context - most
         yield Finding(
-            level="fatal" if before.exact else "warning",
+            "fatal" if before.exact else "warning",
             check="context",
             task=one.name,
             evidence={
@@ -108,9 +108,9 @@ def _find_long_gold(before: BeforeRun, one: TaskData) -> Iterator[Finding]:
         "fatal" if share >= MANY and before.exact else "warning" if share >= SOME else "note"
     )
     yield Finding(
-        level=level,
+        level,
+        "gold-cut",
         check="targets",
-        code="gold-cut",
         task=one.name,
         evidence={
             "estimated": not before.exact,
@@ -154,9 +154,9 @@ def _find_long_demonstrations(before: BeforeRun, one: TaskData, context: int) ->
     share = len(long) / len(suspects[:MOST]) * len(suspects) / len(one.train)
     most, worst = max(long, key=lambda pair: pair[0])
     yield Finding(
-        level="fatal" if before.exact and not sft.allow_truncation else "warning",
+        "fatal" if before.exact and not sft.allow_truncation else "warning",
+        "demonstrations-cut" if sft.allow_truncation else "demonstrations-refused",
         check="targets",
-        code="demonstrations-cut" if sft.allow_truncation else "demonstrations-refused",
         task=one.name,
         evidence={
             "estimated": not before.exact,
@@ -202,8 +202,8 @@ def find_broken_checkpoint(before: BeforeRun) -> Iterator[Finding]:
         yield _broken_finding(error.cause, folder)
     if not has_tokenizer(own) and not has_tokenizer(folder):
         yield Finding(
-            level="fatal",
-            code="no-tokenizer",
+            "fatal",
+            "no-tokenizer",
             evidence={"folder": str(folder), "looked for": list(TOKENIZERS)},
             causes=("model-alone",),
         )
@@ -214,15 +214,15 @@ def _find_broken_weights(folder: Path) -> Iterator[Finding]:
         yield _broken_finding(fault, folder)
     elif not any(folder.glob("*.safetensors")) and (pickled := list_pickles(folder)):
         yield Finding(
-            level="warning",
-            code="pickles-only",
+            "warning",
+            "pickles-only",
             evidence={"folder": str(folder), "first": pickled[:3], "files": pickled},
             causes=("old-checkpoint",),
         )
     elif unread := find_unread(folder):
         yield Finding(
-            level="warning",
-            code="two-sets",
+            "warning",
+            "two-sets",
             evidence={"cause": unread, "fix": ONE_SET, "folder": str(folder)},
             causes=("saved-beside",),
         )
@@ -230,8 +230,8 @@ def _find_broken_weights(folder: Path) -> Iterator[Finding]:
 
 def _broken_finding(fault: str, folder: Path) -> Finding:
     return Finding(
-        level="fatal",
-        code="broken",
+        "fatal",
+        "broken",
         evidence={
             "cause": fault,
             "fix": AGAIN,
@@ -335,8 +335,8 @@ def _find_dropped_roles(
         ]
         if lost:
             yield Finding(
-                level="fatal",
-                code="role-dropped",
+                "fatal",
+                "role-dropped",
                 task=one.name,
                 evidence={"example": example.id, "lost": lost},
                 samples=(example.id,),
@@ -354,8 +354,8 @@ def _find_control_tokens(
         found = [token for text in texts for token in chat.find_control_tokens(text)]
         if found:
             yield Finding(
-                level="warning",
-                code="control-token",
+                "warning",
+                "control-token",
                 task=one.name,
                 evidence={
                     "example": example.id,
@@ -399,8 +399,8 @@ def _find_opened_mark(
         return  # which is said of the reward
     if sampled < whole - WORTH:
         yield Finding(
-            level="warning",
-            code="mark-opened",
+            "warning",
+            "mark-opened",
             task=one.name,
             evidence={
                 "mark": chat.opened.strip(),
@@ -453,8 +453,8 @@ def _find_replaced_template(before: BeforeRun) -> Iterator[Finding]:
             continue
         if own != before.chat.tokenizer.chat_template:
             yield Finding(
-                level="warning",
-                code="replaced",
+                "warning",
+                "replaced",
                 evidence={"set": section.chat_template},
                 causes=("of-a-base-model", "two-stages"),
                 change={"model.chat_template": None},

@@ -61,8 +61,8 @@ def find_equal_prompts(before: BeforeRun) -> Iterator[Finding]:
             shared = [e.id for e in examples if known.get(e.id, e.fingerprint()) != e.fingerprint()]
             if shared:
                 yield Finding(
-                    level="warning",
-                    code="equal-ids",
+                    "warning",
+                    "equal-ids",
                     task=one.name,
                     evidence={
                         "split": split,
@@ -112,7 +112,7 @@ def _find_near_prompts(
     fatal, warned = share >= MANY and several > 2, share >= SOME and several > 1
     level: Level = "fatal" if fatal else "warning" if warned else "note"
     yield Finding(
-        level=level,
+        level,
         task=one.name,
         evidence={
             "split": split,
@@ -154,7 +154,7 @@ def _find_shared_entities(
         each = sum(rows.values()) / len(rows)
         level: Level = "warning" if each <= FEW_ROWS else "note"
         yield Finding(
-            level=level,
+            level,
             check="entity",
             task=one.name,
             evidence={

@@ -73,9 +73,9 @@ def _check_planned_rates(
         yield replace(finding, evidence={**finding.evidence, "section": f"{kind}: "})
     if 2 * warmup > steps:
         yield Finding(
-            level="warning",
+            "warning",
+            "long-warmup",
             check="schedule",
-            code="long-warmup",
             evidence={"section": kind, "warmup": warmup, "steps": steps},
             causes=("of-a-longer-run",),
             change={f"{kind}.optimiser.warmup": 0.05},
@@ -83,9 +83,9 @@ def _check_planned_rates(
     slow = sum(share < SLOW_RATE for share in shares[warmup:])
     if kind == "rl" and slow > SLOW_STEPS * steps:
         yield Finding(
-            level="warning",
+            "warning",
+            "ends-low",
             check="schedule",
-            code="ends-low",
             evidence={
                 "schedule": section.schedule,
                 "under": SLOW_RATE,
@@ -104,9 +104,9 @@ def _find_unusual_rate(rate: float, *, adapters: bool) -> Iterator[Finding]:
     above, nearest = rate > high, high if rate > high else low
     trained = "adapters" if adapters else "all weights"
     yield Finding(
-        level="warning",
+        "warning",
+        "high" if above else "low",
         check="rate",
-        code="high" if above else "low",
         evidence={
             "learning_rate": rate,
             "usual": [low, high],
@@ -142,8 +142,8 @@ def find_sampling_mismatch(before: BeforeRun) -> Iterator[Finding]:
         sampling.steps,
     }:
         yield Finding(
-            level="warning",
-            code="other-steps",
+            "warning",
+            "other-steps",
             evidence={"training": sampling.steps, "evaluation": recipe.evaluation.steps},
             causes=("set-for-quality",),
             change={"evaluation.steps": None},
@@ -153,16 +153,16 @@ def find_sampling_mismatch(before: BeforeRun) -> Iterator[Finding]:
         return
     if controls.score_temperature not in {None, sampling.temperature}:
         yield Finding(
-            level="warning",
-            code="other-temperature",
+            "warning",
+            "other-temperature",
             evidence={"drawn": sampling.temperature, "scored": controls.score_temperature},
             causes=("of-a-control",),
             change={"controls.score_temperature": None},
         )
     if rl.off_policy_steps and rl.old == "rescored" and rl.tis is None:
         yield Finding(
-            level="warning",
-            code="off-policy",
+            "warning",
+            "off-policy",
             evidence={"off-policy steps": rl.off_policy_steps},
             causes=("rescored",),
             change={"rl.tis": 2.0},
@@ -170,9 +170,9 @@ def find_sampling_mismatch(before: BeforeRun) -> Iterator[Finding]:
     clips = {key for key in ("clip_low", "clip_high") if key in rl.algorithm.model_fields_set}
     if clips and rl.inner_epochs == 1 and rl.off_policy_steps == 0 and rl.uses_recorded_logprobs:
         yield Finding(
-            level="note",
+            "note",
+            "clip-cannot-act",
             check="clip-idle",
-            code="clip-cannot-act",
             evidence={"clips": sorted(clips), "inner_epochs": 1, "off-policy steps": 0},
             causes=("several-updates",),
             change={"rl.inner_epochs": 2},
@@ -197,8 +197,8 @@ def _compare_with_model_card(before: BeforeRun) -> Iterator[Finding]:
     if changed:
         named = ", ".join(f"{key} {old} then and {new} now" for key, (old, new) in changed.items())
         yield Finding(
-            level="warning",
-            code="other-than-model",
+            "warning",
+            "other-than-model",
             evidence={"model": name, "changed": named, **changed},
             causes=("two-recipes",),
             change={f"sampling.{key}": old for key, (old, _) in changed.items()},
@@ -224,7 +224,7 @@ def find_ignored_files(before: BeforeRun) -> Iterator[Finding]:
     path, rule = next(iter(rules.items()))
     only_model = all(wanted[one] == "model.name" for one in rules)  # which jobs fetch, as a rule
     yield Finding(
-        level="note" if only_model else "warning",
+        "note" if only_model else "warning",
         evidence={
             "ignored": len(rules),
             "read": len(wanted),
@@ -321,7 +321,7 @@ def find_unpinned(before: BeforeRun) -> Iterator[Finding]:
     sums_vary = model.name is None and model.threads is None
     if model.trust_remote_code or sums_vary or (model.name and is_hub_name(model.name)):
         yield Finding(
-            level="note",
+            "note",
             evidence={
                 "seed": before.recipe.seed,
                 "hub": model.name if model.name and is_hub_name(model.name) else None,

@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from plumbline.policies.pretrained.policy import pad_rows, round_up
-from plumbline.records import Trajectory
+from plumbline.records import Trajectory, group_by_key
 
 # -- bands -----------------------------------------------------------------------------------------
 #
@@ -81,8 +81,7 @@ def attend(
     heads, times, rows, places, _ = query.shape
     seen = key.shape[2] + (prompt[0].shape[2] if prompt else 0)
     if query.device.type == "cpu" and query.shape[:4].numel() * seen <= SCORES_AT_ONCE:
-        result: Tensor = _Bands.apply(scale, there, query, key, value, *prompt)
-        return result
+        return _Bands.apply(scale, there, query, key, value, *prompt)
     mask = None
     # torch's own causal mask begins at the first key: another one behind a cache
     if prompt or key.shape[2] > places:
@@ -313,9 +312,7 @@ def pack_demonstrations(
     The first token of each is no target: nothing predicts it. The terms are in the order of the
     pack.
     """
-    alike: dict[tuple[int, ...], list[_Completion]] = {}
-    for tokens, is_target in sequences:
-        alike.setdefault(tuple(tokens[:BEGINNING]), []).append((tokens, is_target))
+    alike = group_by_key((tuple(one[0][:BEGINNING]), one) for one in sequences)
     groups = []
     for members in alike.values():
         most = BEGINNING if len(members) == 1 else min(len(tokens) for tokens, _ in members)
@@ -472,10 +469,7 @@ def shared_attention(
         mixed = attend(states, key.transpose(0, 1), value.transpose(0, 1), None, scale)
         return mixed.permute(2, 3, 0, 1, 4).flatten(2, 3).contiguous(), None
     if groups is None:
-        result: tuple[Tensor, None] = sdpa_attention_forward(
-            module, query, key, value, attention_mask, **kwargs
-        )
-        return result
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
     places = torch.cat([groups.prompts.flatten(), groups.own.flatten()])
     counts = [groups.prompts.numel(), groups.own.numel()]
     (first_q, own_q), (first_k, own_k), (first_v, own_v) = (

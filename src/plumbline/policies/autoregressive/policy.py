@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from plumbline.errors import DataError, ModelError, RecipeError
@@ -43,7 +42,16 @@ from plumbline.policies.sampling_distribution import (
     uniforms,
 )
 from plumbline.policies.token_logprobs import TokenDistributions, divergence, head_log_prob
-from plumbline.records import Message, Request, Sampling, Terms, Trajectory, Transition
+from plumbline.records import (
+    Draws,
+    IntArray,
+    Message,
+    Request,
+    Sampling,
+    Terms,
+    Trajectory,
+    Transition,
+)
 
 # -- sampler ---------------------------------------------------------------------------------------
 #
@@ -264,7 +272,7 @@ class AutoregressivePolicy(PretrainedPolicy):
             **self.facts(),
         }
 
-    def draw(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
+    def draw(self, requests: Sequence[Request]) -> Draws:
         """See `Sampler.sample`. Prompts are decoded in chunks of `rows_at_once` rows."""
         decoder: Decoder = CachedDecoder(self.model, self.chat.stop_ids[0])
         if self._lean:
@@ -400,7 +408,7 @@ class AutoregressivePolicy(PretrainedPolicy):
             )
         return self._row_distributions(model, _sequences(trajectories))
 
-    def encode(self, messages: Sequence[Message]) -> NDArray[np.int64]:
+    def encode(self, messages: Sequence[Message]) -> IntArray:
         """See `Policy.encode`."""
         return np.array(self.chat.prompt(messages), dtype=np.int64)
 

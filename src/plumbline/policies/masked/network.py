@@ -195,8 +195,7 @@ class Network:
             use_cache=cache is not None,
         ).last_hidden_state
         if not self.shifted:
-            result: Tensor = states.gather(1, at.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
-            return result
+            return states.gather(1, at.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
         before_it = (at - 1).clamp_min(0).unsqueeze(-1).expand(-1, -1, states.shape[-1])
         result = states.gather(1, before_it)
         if prompts.last is not None:

@@ -9,12 +9,11 @@ A trajectory is the sequence of its steps; each step's probability is that of it
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from plumbline.errors import ModelError, RecipeError
@@ -33,7 +32,7 @@ from plumbline.policies.pretrained.numerics import AgreementCheck
 from plumbline.policies.pretrained.policy import make_additive_mask, mask_token, pad_rows
 from plumbline.policies.sampling_distribution import PLAIN, Noise, uniforms
 from plumbline.policies.token_logprobs import TokenDistributions, token_log_prob
-from plumbline.records import Request, Trajectory, Transition
+from plumbline.records import BoolArray, Draws, Request, Trajectory, Transition
 
 SEQUENCES, PROMPT, CANVAS = 6, 9, 12
 """That are tried (see `AgreementCheck`), tokens of their prompts, and places behind them."""
@@ -177,7 +176,7 @@ class MaskedPolicy(DenoisingPolicy):
 
     # -- sampling ----------------------------------------------------------------------------------
 
-    def draw(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
+    def draw(self, requests: Sequence[Request]) -> Draws:
         """See `Sampler.sample`. Prompts are denoised in chunks of `rows_at_once` rows."""
         end = self.chat.end_of_turn
         ends = [end, *(stop for stop in self.chat.stop_ids if stop != end)]
@@ -257,7 +256,7 @@ class MaskedPolicy(DenoisingPolicy):
     log_probs = staticmethod(log_probs)
     step_divergence = staticmethod(step_divergence)
 
-    def mask_positions(self, trajectory: Trajectory, hidden: NDArray[np.bool_]) -> Transition:
+    def mask_positions(self, trajectory: Trajectory, hidden: BoolArray) -> Transition:
         """See `Policy.mask_positions`; behind its end an answer's canvas is filled with end tokens.
 
         Raises:

@@ -16,9 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from plumbline.policies import plackett_luce
@@ -39,7 +37,7 @@ from plumbline.policies.token_logprobs import (
     largest_log_prob,
     log_confidence,
 )
-from plumbline.records import Transition
+from plumbline.records import IntArray, Transition
 
 # -- filling ---------------------------------------------------------------------------------------
 #
@@ -97,7 +95,7 @@ def _ascending(chosen_rl: Tensor) -> tuple[Tensor, Tensor]:
 ReadDistributions = Callable[[Tensor, Tensor, Tensor, float], TokenDistributions]
 """From the numbers of rows [A], their canvases [A, L], the places to look at [A, L] (bool) and the
 time to the distributions of these places, row by row."""
-Denoised = tuple[int, NDArray[np.int64], list[Transition]]
+Denoised = tuple[int, IntArray, list[Transition]]
 """A row's number, its canvas [L], and the steps that filled it."""
 
 

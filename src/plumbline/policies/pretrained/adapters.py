@@ -14,7 +14,6 @@ the same.
 """
 
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +26,7 @@ from torch.nn import functional
 
 from plumbline.errors import EngineError
 from plumbline.policies.pretrained.weight_sync_check import NumberPair
-from plumbline.storage import apply_umask, clear_os_errors
+from plumbline.storage import apply_umask, clear_os_errors, folder_beside
 
 ORIGINAL = "plumbline_original_forward"
 """The attribute of a module that keeps its forward pass while one of `fused.py` is in place."""
@@ -258,8 +257,7 @@ def _laid_out(layers: Sequence[Any], parts: Sequence[Any]) -> tuple[Tensor | Non
 
 def _lay_out(weight: Tensor) -> Tensor:
     """W [O, H] as oneDNN wants it."""
-    found: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight, ROWS)  # noqa: SLF001
-    return found
+    return torch.ops.mkldnn._reorder_linear_weight(weight, ROWS)  # noqa: SLF001
 
 
 def _times(
@@ -267,12 +265,11 @@ def _times(
 ) -> Tensor:
     """x W^T + bias [N, O] for x [N, H], or base [N, O] + x W^T, rounded once as `addmm_` does."""
     linear: Any = torch.ops.mkldnn._linear_pointwise  # noqa: SLF001
-    found: Tensor = (
+    return (
         linear(hidden, laid_out, bias, "none", [], "")
         if base is None
         else linear.binary(hidden, base, laid_out, None, "add")
     )
-    return found
 
 
 def split_halves(matrix: Tensor, dtype: torch.dtype) -> Tensor:
@@ -442,10 +439,7 @@ def write_full(policy: Any, folder: Path, dtype: torch.dtype) -> NumberPair:
     state, sampled = round_weights(policy, dtype)
     with clear_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        temporary = Path(
-            tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp")
-        )
-        try:
+        with folder_beside(folder) as temporary:
             policy.model.save_pretrained(temporary, state_dict=state)
             policy.chat.tokenizer.save_pretrained(temporary)
             apply_umask(temporary)
@@ -453,8 +447,6 @@ def write_full(policy: Any, folder: Path, dtype: torch.dtype) -> NumberPair:
                 temporary.iterdir(), key=lambda one: one.name.endswith(".index.json")
             ):
                 file.replace(folder / file.name)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
     return sampled
 
 

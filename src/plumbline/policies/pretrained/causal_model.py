@@ -177,8 +177,7 @@ def choose_dtype(section: ModelSection, device: torch.device) -> torch.dtype:
     """The section's dtype; auto is bfloat16 on a GPU and float32 on a CPU."""
     if section.dtype == "auto":
         return torch.bfloat16 if device.type == "cuda" else torch.float32
-    found: torch.dtype = getattr(torch, section.dtype)
-    return found
+    return getattr(torch, section.dtype)
 
 
 TOKENIZERS = {"DreamTokenizer": "Qwen2Tokenizer"}

@@ -114,23 +114,18 @@ def _norm(module: Any, hidden: Tensor) -> Tensor:
     """RMS norm of [..., H]."""
     if hidden.device.type != "cpu" or hidden.dtype != module.weight.dtype:
         return _run_original(module, hidden)
-    normed: Tensor = _Norm.apply(hidden, module.weight, module.variance_epsilon)
-    return normed
+    return _Norm.apply(hidden, module.weight, module.variance_epsilon)
 
 
 def _mlp(module: Any, hidden: Tensor) -> Tensor:
     """down(silu(gate) * up) for inputs [..., H]."""
     if hidden.device.type != "cpu":
         return _run_original(module, hidden)
-    result: Tensor = module.down_proj(
-        _Gated.apply(module.gate_proj(hidden), module.up_proj(hidden))
-    )
-    return result
+    return module.down_proj(_Gated.apply(module.gate_proj(hidden), module.up_proj(hidden)))
 
 
 def _run_original(module: Any, *args: Any, **kwargs: Any) -> Tensor:
-    result: Tensor = getattr(module, ORIGINAL)(*args, **kwargs)
-    return result
+    return getattr(module, ORIGINAL)(*args, **kwargs)
 
 
 def _split_blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:

@@ -3,7 +3,6 @@ its file format."""
 
 import copy
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -24,10 +23,17 @@ from plumbline.policies.pretrained.adapters import list_unadapted_layers
 from plumbline.policies.pretrained.causal_model import Loaded, checkpoint_layers
 from plumbline.policies.pretrained.numerics import find_steady_context
 from plumbline.recipe import ModelSection
-from plumbline.records import Key, Message, Request, Trajectory
+from plumbline.records import Draws, Key, Message, Request, Trajectory
 from plumbline.runs.metadata import METADATA
 from plumbline.runs.remote import portable_path
-from plumbline.storage import apply_umask, clear_os_errors, read_object, sync_folder, write_json
+from plumbline.storage import (
+    apply_umask,
+    clear_os_errors,
+    folder_beside,
+    read_object,
+    sync_folder,
+    write_json,
+)
 
 # -- inputs ----------------------------------------------------------------------------------------
 #
@@ -246,7 +252,7 @@ class PretrainedPolicy(Policy):
                 f"lower sampling.max_tokens, shorten the prompts, or {longer}",
             )
 
-    def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
+    def sample(self, requests: Sequence[Request]) -> Draws:
         """See `Sampler.sample`. What the memory cannot hold side by side is drawn in chunks of half
         as many rows.
 
@@ -279,7 +285,7 @@ class PretrainedPolicy(Policy):
                 "begin with that",
             )
 
-    def _concurrently(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
+    def _concurrently(self, requests: Sequence[Request]) -> Draws:
         """`draw`, by as many processes as there are threads where that pays; the answers are the
         same."""
         processes = min(torch.get_num_threads(), len(requests) // FORKED)
@@ -320,7 +326,7 @@ class PretrainedPolicy(Policy):
         draws."""
         yield
 
-    def draw(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
+    def draw(self, requests: Sequence[Request]) -> Draws:
         """See `Sampler.sample`; a family draws `chunks` here, or overrides `sample`."""
         raise NotImplementedError
 
@@ -435,26 +441,18 @@ class PretrainedPolicy(Policy):
         config.json that could.
         """
         own = {"family": self.family, **(getattr(self.model.config, "plumbline", None) or {})}
-        with clear_os_errors(folder):
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            temporary = Path(
-                tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp")
+        with clear_os_errors(folder), folder_beside(folder) as temporary:
+            self.write(temporary)
+            model = {**own, **metadata.get("model", {})}
+            write_json(
+                temporary / METADATA,
+                {**metadata, "ends": self.chat.stop_texts(), "model": model},
             )
-            try:
-                self.write(temporary)
-                model = {**own, **metadata.get("model", {})}
-                write_json(
-                    temporary / METADATA,
-                    {**metadata, "ends": self.chat.stop_texts(), "model": model},
-                )
-                apply_umask(temporary)
-                if folder.exists():
-                    shutil.rmtree(folder)
-                temporary.rename(folder)
-                sync_folder(folder.parent)
-            except BaseException:
-                shutil.rmtree(temporary, ignore_errors=True)
-                raise
+            apply_umask(temporary)
+            if folder.exists():
+                shutil.rmtree(folder)
+            temporary.rename(folder)
+            sync_folder(folder.parent)
 
 
 def check_vocabularies(policy: Policy, teacher: Policy) -> None:

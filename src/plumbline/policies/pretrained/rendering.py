@@ -115,8 +115,7 @@ class _Process:
                 f"the process that renders it ended with status {child.returncode}",
             )
             raise ModelError(f"the chat template fails: {how}", TEMPLATE)
-        answer: Mapping[str, Any] = json.loads(line)
-        return answer
+        return json.loads(line)
 
     def close(self) -> None:
         """End the process."""

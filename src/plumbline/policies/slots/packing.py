@@ -24,13 +24,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from plumbline.errors import RecipeError
 from plumbline.policies.pretrained.policy import make_additive_mask, pad_rows
 from plumbline.policies.slots.options import SlotSampling
-from plumbline.records import Trajectory, Transition
+from plumbline.records import BoolArray, IntArray, Trajectory, Transition
 
 # -- grid ------------------------------------------------------------------------------------------
 #
@@ -91,7 +90,7 @@ class Grid:
             slots * (index + 1) // rounds - slots * index // rounds for index in range(rounds)
         ] * self.blocks
 
-    def open_slots(self, filled: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def open_slots(self, filled: BoolArray) -> IntArray:
         """The empty slots, ascending, of the first block that has one; `filled` is bool [S]."""
         empty = np.flatnonzero(~filled)
         size = self.slots // self.blocks
@@ -132,13 +131,12 @@ sees."""
 def read_packed(model: Any, ids: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
     """Hidden states [B, T, H] of `ids` [B, T] at `positions` [B, T] under a bool mask [B or 1, 1,
     T, T]."""
-    hidden: Tensor = model.get_decoder()(
+    return model.get_decoder()(
         ids,
         attention_mask=make_additive_mask(mask, model.dtype),
         position_ids=positions,
         use_cache=False,
     ).last_hidden_state
-    return hidden
 
 
 class KeyValues:
@@ -288,8 +286,8 @@ class _Layout:
         index: int,
         step: Transition,
         number: int,
-        open_slots: NDArray[np.int64],
-        whole: NDArray[np.int64] | None,
+        open_slots: IntArray,
+        whole: IntArray | None,
     ) -> None:
         """One round's masks and slots, and where each of its terms is predicted."""
         width = self.grid.width

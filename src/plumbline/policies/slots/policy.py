@@ -50,7 +50,7 @@ from plumbline.policies.token_logprobs import (
     head_log_prob,
     largest_log_prob,
 )
-from plumbline.records import Request, Sampling, Trajectory
+from plumbline.records import Draws, Request, Sampling, Trajectory
 
 SEQUENCES = 5
 """That are tried; see `AgreementCheck`."""
@@ -347,7 +347,7 @@ class SlotPolicy(CanvasPolicy):
         """See `Policy.exact`: threshold decoding decides without a density; all else is covered."""
         return SlotSampling.of(sampling).selector != "threshold"
 
-    def draw(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
+    def draw(self, requests: Sequence[Request]) -> Draws:
         """See `Sampler.sample`. Prompts are decoded in chunks of `rows_at_once` rows; by threshold
         one by one.
 

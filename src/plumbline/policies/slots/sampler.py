@@ -27,7 +27,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from plumbline.policies import plackett_luce
@@ -36,9 +35,9 @@ from plumbline.policies.sampling_distribution import check_drawn, uniforms
 from plumbline.policies.slots.options import SlotSampling
 from plumbline.policies.slots.packing import ALL, PAD, Grid, KeyValues, pad_prompts
 from plumbline.policies.token_logprobs import TokenDistributions, draw_tokens, largest_log_prob
-from plumbline.records import Sampling, Transition
+from plumbline.records import IntArray, Sampling, Transition
 
-Drawn = tuple[int, NDArray[np.int64], list[Transition]]
+Drawn = tuple[int, IntArray, list[Transition]]
 """A row's number, its finished canvas [L], and the rounds that filled it."""
 
 
@@ -314,13 +313,13 @@ class _Decoding:
         self._read(torch.tensor(prompt), torch.arange(-self.start, 0), ALL)
         self.context.settle()
 
-    def open_slots(self) -> NDArray[np.int64] | None:
+    def open_slots(self) -> IntArray | None:
         """The slots of this block that are still to be filled; None when there are no more."""
         filled = self.round_of >= 0
         filled[self.last :] = True
         return None if filled.all() else self.grid.open_slots(filled)
 
-    def round(self, open_slots: NDArray[np.int64]) -> None:
+    def round(self, open_slots: IntArray) -> None:
         """Plan, verify, and fill where the verification settled nothing."""
         slots, draft = self._plan(torch.from_numpy(open_slots).to(self.device))
         after = self._read(draft.flatten(), self._places(slots).flatten(), ALL)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from plumbline.checks.diagnosis.facts import has_logged_means
+from plumbline.checks.diagnosis.facts import has_logged_means, samples_by_step
 from plumbline.checks.diagnosis.history import History, Sample, Series
 from plumbline.checks.diagnosis.readers.rows import FAR, NOTHING, TABLE, as_number, find_series_name
 from plumbline.config.imports import check_installed
@@ -106,13 +106,7 @@ def mean_series(samples: Sequence[Sample]) -> dict[str, Series]:
             found.setdefault("reward_std", {}).setdefault(step, []).append(
                 float(np.std(rewards, ddof=1))
             )
-    return {
-        name: Series(
-            np.array(sorted(by_step)),
-            np.array([np.mean(by_step[step]) for step in sorted(by_step)]),
-        )
-        for name, by_step in found.items()
-    }
+    return {name: Series.of_means(by_step) for name, by_step in found.items()}
 
 
 def read_beside(folder: Path, parts: Sequence[str]) -> Completions:
@@ -478,10 +472,7 @@ def split_by_mode(
     it. The means of the parts are then not those that training logged at that step.
     """
     evaluated = set(series["eval/reward"].steps.tolist()) if "eval/reward" in series else set[int]()
-    by_step: dict[int, list[Sample]] = {}
-    for sample in samples if evaluated else ():
-        if not sample.mode:
-            by_step.setdefault(sample.step, []).append(sample)
+    by_step = samples_by_step(one for one in samples if evaluated and not one.mode)
     same = {step: has_logged_means(stored, step, series) for step, stored in by_step.items()}
     comparable = True in same.values() or by_step.keys() <= evaluated
     other = {step for step in evaluated if comparable and same.get(step) is False}

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from plumbline.checks.diagnosis.history import Kind, Series
 from plumbline.config.overrides import read_package_yaml
 from plumbline.errors import DataError
+from plumbline.records import FloatArray
 
 TABLE = read_package_yaml(Path(__file__).with_name("names.yaml"))
 
@@ -281,7 +281,7 @@ def _count_digits(written: Iterable[_Written]) -> tuple[int, int]:
 
 
 def _estimate_rounding(
-    written: Sequence[_Written], values: NDArray[np.float64], log: tuple[int, int]
+    written: Sequence[_Written], values: FloatArray, log: tuple[int, int]
 ) -> float:
     """The most that writing changed a number of a column by.
 

@@ -35,6 +35,7 @@ from plumbline.checks.diagnosis.readers.rows import (
     take_only,
 )
 from plumbline.errors import DataError
+from plumbline.records import group_by_key
 from plumbline.storage import BOM, clear_read_errors, read_json, read_text
 
 SUFFIXES = frozenset({".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".txt", ".log"})
@@ -42,7 +43,6 @@ _NAMES, _RUN, _SPLIT, _TAG = (TABLE["tables"][of] for of in ("files", "run", "sp
 """What trainers call the file of their metrics in a folder; columns that say which run a row is of
 (any other column of texts may), whether it is of training or of held-out data, and the metric of a
 long table."""
-_Row = Mapping[str, Any]
 
 
 def find(path: Path) -> Path | None:
@@ -318,9 +318,7 @@ def _split_runs(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Sequence[Mapp
             "": [{_strip_run_name(key): row[key] for key in row if key in names} for row in rows]
         }
     of, shared = {}, [key for key in names if " - " not in key]
-    columns: dict[str, list[str]] = {}
-    for key in names:
-        columns.setdefault(key.rpartition(" - ")[0], []).append(key)
+    columns = group_by_key((key.rpartition(" - ")[0], key) for key in names)
     for run in runs:
         own = columns[run]
         of[run] = [
@@ -333,17 +331,17 @@ def _split_runs(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Sequence[Mapp
 
 def _split_by_columns(
     rows: Sequence[Mapping[str, Any]], given: Mapping[str, None]
-) -> Mapping[str, Sequence[_Row]]:
+) -> Mapping[str, Sequence[Mapping[str, Any]]]:
     """The rows of each run where columns that name runs tell rows of one step apart."""
     named = [key for wanted in _RUN for key in given if key.lower() == wanted]
     named += (texts := [key for key in given if key not in named and _names_things(key, rows)])
     stepped, counted = add_steps(rows)
-    of: dict[tuple[str, ...], Sequence[_Row]] = {
+    of: dict[tuple[str, ...], Sequence[Mapping[str, Any]]] = {
         (): stepped if counted else [{**row, AT: 0} for row in rows]
     }
     clashes = count_repeats(of[()]) if named else 0
     for column in named if clashes else []:
-        finer: dict[tuple[str, ...], list[_Row]] = {}
+        finer: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
         for names, held in of.items():
             for row in held:
                 value = _as_text(row.get(column))
@@ -361,7 +359,7 @@ def _split_by_columns(
     return {", ".join(filter(None, names)): _drop_steps(held) for names, held in of.items()}
 
 
-def _drop_steps(rows: Sequence[_Row]) -> list[_Row]:
+def _drop_steps(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [{key: value for key, value in row.items() if key != AT} for row in rows]
 
 
@@ -379,7 +377,7 @@ def _names_things(column: str, rows: Sequence[Mapping[str, Any]]) -> bool:
     )
 
 
-def _split_restarts(rows: Sequence[_Row]) -> Mapping[str, Sequence[_Row]]:
+def _split_restarts(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Sequence[Mapping[str, Any]]]:
     """The rows of each run where the steps begin again."""
     stepped, _ = add_steps(rows)
     if not count_repeats(stepped):
@@ -391,7 +389,7 @@ def _split_restarts(rows: Sequence[_Row]) -> Mapping[str, Sequence[_Row]]:
     }
 
 
-def _mark_evaluations(rows: Sequence[_Row]) -> Sequence[_Row]:
+def _mark_evaluations(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
     """Rows of evaluations under names of their own, where a column says which they are."""
     for column in [
         key for key in dict.fromkeys(key for row in rows for key in row) if key.lower() in _SPLIT

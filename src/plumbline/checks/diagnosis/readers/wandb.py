@@ -162,15 +162,15 @@ def read(path: Path) -> list[History]:
                     if not isinstance(value, bytes):
                         continue
                     if number == 2:
-                        rows.append(_parse_items(value, 1))
+                        rows.append(_parse_items(value))
                     elif number == 17:
                         config |= {
                             k: v
                             for held in parse_children(value, 4)
-                            for k, v in _parse_items(held, 1).items()
+                            for k, v in _parse_items(held).items()
                         }
                     elif number == 5:
-                        config |= _parse_items(value, 1)
+                        config |= _parse_items(value)
             except ValueError:
                 skipped += 1
     return [read_log("wandb", path, rows, folder=folder, config=config, skipped=skipped)]
@@ -202,10 +202,10 @@ def _read_records(content: bytes) -> tuple[list[bytes], bool]:
     return records, not held
 
 
-def _parse_items(message: bytes, number: int) -> dict[str, Any]:
-    """Keys (field 1, or the pieces of a path in field 2) with values as JSON (field 16)."""
+def _parse_items(message: bytes) -> dict[str, Any]:
+    """The items in field 1: keys (field 1, or the pieces of a path in field 2) with values as JSON (field 16)."""
     items = {}
-    for item in parse_children(message, number):
+    for item in parse_children(message, 1):
         key, path, value = (list(parse_children(item, field)) for field in (1, 2, 16))
         if value:
             try:

@@ -23,12 +23,13 @@ from plumbline.checks.diagnosis.facts import (
     recent_median,
     reward_rises,
     shorten_prompts,
+    step_distance,
     unrefuted_causes,
 )
 from plumbline.checks.diagnosis.history import History, Sample, Series
 from plumbline.checks.diagnosis.rule import persisted, rule
 from plumbline.checks.diagnosis.rules.reward import LENGTH
-from plumbline.checks.diagnosis.trends import finite_values, fit_trend
+from plumbline.checks.diagnosis.trends import end_medians, finite_values, fit_trend
 from plumbline.config.overrides import read_package_yaml
 from plumbline.runs.evaluations import REFERENCE
 
@@ -51,7 +52,7 @@ def find_length(history: History) -> Iterator[Finding]:
     if not has_enough_rows(series, LENGTH_ENOUGH):
         return
     width = max(3, len(values) // 10)
-    first, last = float(np.median(values[:width])), float(np.median(values[-width:]))
+    first, last = end_medians(values, width)
     reward = fit_trend(history["reward"].values)
     evidence = {"first": first, "last": last, "reward t": float(np.clip(reward.t, -99, 99))}
     if last > LENGTH_TIMES * max(first, 1) and last - first > 20:
@@ -60,8 +61,8 @@ def find_length(history: History) -> Iterator[Finding]:
             or correlate_with_reward(history.samples, count_characters)[0] > STRONG
         )
         yield Finding(
-            level="warning" if paid or reward.t < 2 else "note",
-            code="grew",
+            "warning" if paid or reward.t < 2 else "note",
+            "grew",
             since=int(series.steps[np.argmax(series.values > LENGTH_TIMES * max(first, 1))]),
             evidence=evidence | {"earns more": bool(reward.t >= 2), "paid": bool(paid)},
             causes=unrefuted_causes(
@@ -73,8 +74,8 @@ def find_length(history: History) -> Iterator[Finding]:
         )
     elif first >= 5 and last < SHORT * first:
         yield Finding(
-            level="warning",
-            code="shrank",
+            "warning",
+            "shrank",
             since=int(series.steps[np.argmax(series.values < SHORT * first)]),
             evidence=evidence,
             causes=("short-paid", "early-end"),
@@ -120,8 +121,8 @@ def find_length_paid(history: History) -> Iterator[Finding]:
         return
     longer = late > 0
     yield Finding(
-        level="note",
-        code="longer" if longer else "shorter",
+        "note",
+        "longer" if longer else "shorter",
         evidence={
             "correlation at first": round(early, 2),
             "at last": round(late, 2),
@@ -162,8 +163,8 @@ def find_truncation(history: History) -> Iterator[Finding]:
     shorter = len(longest) >= 5 and share > 0.05 and _is_below_ceiling(longest, ceiling)
     if shorter:
         yield Finding(
-            level="warning",
-            code="not-cut",
+            "warning",
+            "not-cut",
             evidence={
                 "share": round(share, 3),
                 "longest": float(longest.max()),
@@ -184,12 +185,12 @@ def find_truncation(history: History) -> Iterator[Finding]:
         cut = [one for one in history.samples if one.truncated] or history.samples
         known = ceiling or (float(longest.max()) if len(longest) and not np.ptp(longest) else None)
         yield Finding(
-            level=("warning" if learns else "fatal")
+            ("warning" if learns else "fatal")
             if most and long and not counted
             else "note"
             if learns
             else "warning",
-            code="cut",
+            "cut",
             since=int(series.steps[np.argmax(series.values >= TRUNCATION_SOME)]),
             evidence={
                 "share": round(share, 3),
@@ -262,11 +263,7 @@ def _longest_where_cut(history: History) -> np.ndarray:
     were.
     """
     series, longest = history["frac_truncated"].last(WINDOW), history["completion_length_max"]
-    every = (
-        int(np.median(np.diff(history["frac_truncated"].steps)))
-        if len(history["frac_truncated"]) > 1
-        else 1
-    )
+    every = step_distance(history["frac_truncated"].steps)
     sure = series.steps[series.values > 1 - 1 / max(every, 1)]
     # A length of half a token is a mean over batches, of which some had no answer at the limit,
     # unless most are cut.
@@ -342,8 +339,8 @@ def _degenerate_finding(
     )
     at_first = sum(map(like, early)) > share / 2 * len(early)
     return Finding(
-        level="fatal" if share >= DEGENERATE_OUTPUT_MOST else "warning",
-        code=kind,
+        "fatal" if share >= DEGENERATE_OUTPUT_MOST else "warning",
+        kind,
         since=found[0].step,
         evidence={
             "share": round(share, 3),
@@ -454,7 +451,7 @@ def find_identical_samples(history: History) -> Iterator[Finding]:
     first = {key for key in whole if key[0] == steps[0]}
     collapsed = bool(first) and not first & {*same}
     yield Finding(
-        level="fatal",
+        "fatal",
         since=min(same)[0],
         evidence={"groups": len(whole), "with one text": len(same)},
         samples=shorten_prompts([prompt for _, prompt in same]),
@@ -510,8 +507,8 @@ def find_wrong_language(history: History) -> Iterator[Finding]:
     if expected and len(found) >= 16 and share >= WRONG_LANGUAGE_SOME:
         names = Counter(name for _, there in found for name in there - expected)
         yield Finding(
-            level="fatal" if share >= WRONG_LANGUAGE_MANY and of_golds else "warning",
-            code="not-of-gold" if of_golds else "not-of-first",
+            "fatal" if share >= WRONG_LANGUAGE_MANY and of_golds else "warning",
+            "not-of-gold" if of_golds else "not-of-first",
             since=wrong[0].step,
             evidence={
                 **names,
@@ -592,7 +589,7 @@ def find_goes_on(history: History) -> Iterator[Finding]:
         return
     share = len(found) / len(last)
     yield Finding(
-        level="warning",
+        "warning",
         since=found[0].step,
         evidence={"share": round(share, 3), "of": len(last), "example": quote_sample(found)},
         samples=shorten_prompts([one.prompt for one in found]),

@@ -7,14 +7,19 @@ from itertools import pairwise
 from math import ceil
 
 import numpy as np
-from numpy.typing import NDArray
 
 from plumbline.checks.check import Finding
-from plumbline.checks.diagnosis.facts import has_logged_means, reward_rises, shorten_prompts
+from plumbline.checks.diagnosis.facts import (
+    has_logged_means,
+    reward_rises,
+    samples_by_step,
+    shorten_prompts,
+)
 from plumbline.checks.diagnosis.history import History, Sample
 from plumbline.checks.diagnosis.rule import rule
 from plumbline.checks.diagnosis.rules.series import list_jumps
 from plumbline.checks.diagnosis.trends import fit_trend
+from plumbline.records import FloatArray, IntArray, group_by_key
 
 SOME = 0.05
 """Share of the prompts. What is looked for is written by a program, so it is in all of them or in
@@ -58,8 +63,8 @@ def find_prompts(history: History) -> Iterator[Finding]:
     twice = [prompt for prompt in prompts if _TWICE.search(prompt[:4000])]
     if len(twice) >= SOME * len(prompts):
         yield Finding(
-            level="warning",
-            code="begun-twice",
+            "warning",
+            "begun-twice",
             evidence={"share": round(len(twice) / len(prompts), 3)},
             samples=shorten_prompts(twice),
             causes=("two-marks",),
@@ -75,8 +80,8 @@ def find_prompts(history: History) -> Iterator[Finding]:
 
 def _cut_finding(code: str, share: float, found: Sequence[str]) -> Finding:
     return Finding(
-        level="warning",
-        code=code,
+        "warning",
+        code,
         evidence={"share": round(share, 3)},
         samples=shorten_prompts(found),
         causes=("prompt-limit",),
@@ -92,8 +97,8 @@ def _find_template_change(prompts: Sequence[str]) -> Iterator[Finding]:
         return
     changed = next(at for at, one in enumerate(marks) if one in late)
     yield Finding(
-        level="warning",
-        code="two-templates",
+        "warning",
+        "two-templates",
         evidence={
             "prompts before": changed,
             "prompts": len(prompts),
@@ -174,8 +179,8 @@ def find_repeated_prompts(history: History) -> Iterator[Finding]:
         again = sum(max(0, count - often) for count in counts)
         if again > SHARE * total:
             yield Finding(
-                level="warning" if len(draws) >= FEW else "note",
-                code="drawn-again",
+                "warning" if len(draws) >= FEW else "note",
+                "drawn-again",
                 evidence={
                     "draws": total,
                     "different": len(draws),
@@ -193,9 +198,7 @@ def find_repeated_prompts(history: History) -> Iterator[Finding]:
 def _has_all_samples(history: History) -> bool:
     """Whether the stored completions are all that were drawn: at nine steps of ten they have the
     logged means."""
-    by_step: dict[int, list[Sample]] = {}
-    for one in history.samples:
-        by_step.setdefault(one.step, []).append(one)
+    by_step = samples_by_step(history.samples)
     matches = [has_logged_means(stored, step, history.series) for step, stored in by_step.items()]
     return matches.count(True) >= 0.9 * len(matches)
 
@@ -206,8 +209,8 @@ def _few_prompts_finding(history: History, prompts: int, draws: int) -> Finding:
     rose = reward_rises(history)
     elsewhere = fit_trend(history["eval/reward"].values).t > 2
     return Finding(
-        level="warning" if rose and not elsewhere else "note",
-        code="few-prompts",
+        "warning" if rose and not elsewhere else "note",
+        "few-prompts",
         evidence={"different": prompts, "draws of each": draws, "rose": rose},
         causes=("few-rows-left", "test-run"),
     )
@@ -216,10 +219,7 @@ def _few_prompts_finding(history: History, prompts: int, draws: int) -> Finding:
 def _prompts_by_step(history: History) -> dict[int, list[str]]:
     """The different prompts of each step; without steps that use old rollouts again, which TRL then
     stores again."""
-    rows: dict[int, list[tuple[str, str]]] = {}
-    for one in history.samples:
-        if one.prompt:
-            rows.setdefault(one.step, []).append((one.prompt, one.text))
+    rows = group_by_key((one.step, (one.prompt, one.text)) for one in history.samples if one.prompt)
     steps = sorted(rows)
     again = {now for before, now in pairwise(steps) if rows[before] == rows[now]}
     return {
@@ -248,8 +248,8 @@ def _find_repeated_order(by_step: dict[int, list[str]]) -> Iterator[Finding]:
         return
     whole = whence == 0 and begins >= len(last)
     yield Finding(
-        level="note" if whole else "warning",
-        code="not-shuffled" if whole else "same-order",
+        "note" if whole else "warning",
+        "not-shuffled" if whole else "same-order",
         since=draws[begins][0],
         evidence={"prompts": longest + 1, "as from": draws[whence][0], "different": len(last)},
         causes=("file-order", "one-order") if whole else ("resumed-at-start",),
@@ -275,8 +275,8 @@ def find_overlap(history: History) -> Iterator[Finding]:
     for where, ids in by_split.items():
         if shared := sorted(ids & trained):
             yield Finding(
-                level="fatal",
-                code="examples-trained-on",
+                "fatal",
+                "examples-trained-on",
                 evidence={"where": where, "shared": len(shared), "of": len(ids)},
                 samples=tuple(shared[:3]),
                 causes=("splits-share", "slice-of-training"),
@@ -286,8 +286,8 @@ def find_overlap(history: History) -> Iterator[Finding]:
     both = sorted(asked & {prompt.strip() for prompt in trained})
     if both and len(asked) > 1:
         yield Finding(
-            level="warning" if len(both) >= OVERLAP_SOME * len(asked) else "note",
-            code="prompts-trained-on",
+            "warning" if len(both) >= OVERLAP_SOME * len(asked) else "note",
+            "prompts-trained-on",
             since=history.evaluated[0].step,
             evidence={"shared": len(both), "of": len(asked)},
             samples=shorten_prompts(both),
@@ -367,14 +367,12 @@ def _sorted_finding(
     share: float,
     rows: Sequence[Sample],
     jumps: Sequence[int],
-    kinds: NDArray[np.int64] | None,
+    kinds: IntArray | None,
 ) -> Finding:
     """Prompts in the order of their kinds [n], or of their lengths where there are none."""
     return Finding(
-        level="warning"
-        if jumps or abs(share) > (BY_LENGTH if kinds is None else APART)
-        else "note",
-        code="sorted-by-length" if kinds is None else "sorted-by-kind",
+        "warning" if jumps or abs(share) > (BY_LENGTH if kinds is None else APART) else "note",
+        "sorted-by-length" if kinds is None else "sorted-by-kind",
         since=jumps[0] if jumps else None,
         evidence={
             "prompts": len(rows) or None,
@@ -386,7 +384,7 @@ def _sorted_finding(
     )
 
 
-def _kinds(rows: Sequence[Sample]) -> NDArray[np.int64] | None:
+def _kinds(rows: Sequence[Sample]) -> IntArray | None:
     """The kind of each prompt by number; None where there is one kind, or where many prompts have
     none."""
     names = [one.kind for one in rows]
@@ -406,7 +404,7 @@ def _kinds(rows: Sequence[Sample]) -> NDArray[np.int64] | None:
     return np.array([usual.index(name) if name in usual else len(usual) for name in names])
 
 
-def _share_explained(places: NDArray[np.float64], kinds: NDArray[np.int64]) -> float:
+def _share_explained(places: FloatArray, kinds: IntArray) -> float:
     """The share of the variance of places that lies between kinds."""
     counts = np.bincount(kinds)
     means = np.bincount(kinds, places) / np.maximum(counts, 1)
@@ -414,7 +412,7 @@ def _share_explained(places: NDArray[np.float64], kinds: NDArray[np.int64]) -> f
     return float(counts @ (means - places.mean()) ** 2) / whole if whole > 0 else 0.0
 
 
-def _correlation(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+def _correlation(one: FloatArray, other: FloatArray) -> float:
     """Spearman's, with mean ranks for ties."""
     ranks = []
     for values in (one, other):
@@ -448,7 +446,7 @@ def find_coverage(history: History) -> Iterator[Finding]:
             continue
         whole = round(history.last_step / max(float(values[-1]), 1e-9))
         yield Finding(
-            level="note",
+            "note",
             since=int(series.steps[-1]),
             evidence={
                 "part of the data": task,
@@ -487,7 +485,7 @@ def find_window_cut(history: History) -> Iterator[Finding]:
         return
     at = [int(reward[one + 1]) for one in short]
     yield Finding(
-        level="warning",
+        "warning",
         since=at[0],
         evidence={
             "window": usual,

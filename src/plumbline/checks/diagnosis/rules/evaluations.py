@@ -5,7 +5,6 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.facts import (
@@ -32,13 +31,16 @@ from plumbline.checks.diagnosis.rules.steps import (
     is_adapter_rate_low,
 )
 from plumbline.checks.diagnosis.trends import (
+    block_kendall_z,
+    end_means,
+    end_medians,
     finite_values,
     fit_trend,
     is_moving,
-    kendall_z,
     max_magnitude,
     measure_shift,
     standard_error_of_mean,
+    step_deviation,
 )
 from plumbline.errors import IncomparableError
 from plumbline.evaluation.comparison import compare
@@ -48,7 +50,7 @@ from plumbline.evaluation.statistics import (
     mean_interval,
     t_quantile,
 )
-from plumbline.records import clusters_of
+from plumbline.records import FloatArray, clusters_of, group_by_key
 from plumbline.runs.evaluations import REFERENCE
 
 FEW = 50
@@ -67,8 +69,8 @@ def find_gain(history: History) -> Iterator[Finding]:
             compared = compare(before.evaluation, after.evaluation)
         except IncomparableError as error:
             yield Finding(
-                level="warning",
-                code="incomparable",
+                "warning",
+                "incomparable",
                 evidence={"before": before.stage, "where": after.where, "reason": str(error)},
                 causes=("other-metric",),
             )
@@ -140,7 +142,7 @@ def find_eval_disagrees(history: History) -> Iterator[Finding]:
         if len(values) < 4:
             continue
         best, third = int(np.argmax(values)), len(values) // 3
-        order = _block_kendall_z(values)
+        order = block_kendall_z(values)
         fell = order < -NormalDist().inv_cdf(1 - chance) or _is_past_peak(values, chance)
         lost = float(values[best] - values[-1])
         evidence = {
@@ -157,8 +159,8 @@ def find_eval_disagrees(history: History) -> Iterator[Finding]:
         if fell and lost > max(0.1 * abs(values[best]), LITTLE * max_magnitude(values)):
             if rises or held:
                 yield Finding(
-                    level="warning",
-                    code="eval-disagrees" if rises else "falls-alone",
+                    "warning",
+                    "eval-disagrees" if rises else "falls-alone",
                     since=int(steps[best]),
                     evidence=evidence,
                     about=name,
@@ -172,16 +174,16 @@ def find_eval_disagrees(history: History) -> Iterator[Finding]:
             stands.append(False)
             continue
         noise = _step_scatter(values) * (2 / max(third, 1)) ** 0.5
-        first, last = values[:third].mean(), values[-third:].mean()
+        first, last = end_means(values, third)
         stands.append(third > 2 and last - first + 2 * noise < SHARE_OF_RISE * gain * abs(last))
     length = finite_values(history["completion_length"].values)
     tenth = max(3, len(length) // 10)
     if rises and stands and all(stands) and len(length) > 2 * tenth:
-        times = float(np.median(length[-tenth:]) / max(float(np.median(length[:tenth])), 1.0))
-        if times > LONGER:
+        short, long = end_medians(length, tenth)
+        if (times := long / max(short, 1.0)) > LONGER:
             yield Finding(
-                level="warning",
-                code="longer-only",
+                "warning",
+                "longer-only",
                 since=int(steps[third]),
                 evidence=evidence | {"longer": times, "first": float(first), "last": float(last)},
                 about=name,
@@ -189,18 +191,12 @@ def find_eval_disagrees(history: History) -> Iterator[Finding]:
             )
 
 
-def _block_kendall_z(values: NDArray[np.float64]) -> float:
-    return kendall_z(
-        np.array([block.mean() for block in np.array_split(values, min(BLOCKS, len(values)))])
-    )
-
-
-def _step_scatter(values: NDArray[np.float64]) -> float:
+def _step_scatter(values: FloatArray) -> float:
     """The standard deviation of single values around what is straight for three of them."""
     return float(np.sqrt(np.mean(np.diff(values, 2) ** 2) / 6))
 
 
-def _is_past_peak(values: NDArray[np.float64], chance: float) -> bool:
+def _is_past_peak(values: FloatArray, chance: float) -> bool:
     """Whether the last two or three are below the best ones, by more than the choice of the best
     gives, and what lies between falls."""
     width = 2 if len(values) < 9 else 3
@@ -212,7 +208,7 @@ def _is_past_peak(values: NDArray[np.float64], chance: float) -> bool:
     left = values - np.polyval(np.polyfit(places, values, 3), places)
     error = max(_step_scatter(values), standard_error_of_mean(left, 1))
     errors = t_quantile(max(2, 3 * (len(values) - 2) // 5), 1 - 2 * chance / len(means))
-    return _block_kendall_z(values[best:]) < -FALLING and float(means[best] - means[-1]) > max(
+    return block_kendall_z(values[best:]) < -FALLING and float(means[best] - means[-1]) > max(
         errors * error * (2 / width) ** 0.5, 1e-9
     )
 
@@ -234,9 +230,9 @@ def find_worse_texts(history: History) -> Iterator[Finding]:
     if len(values) < TEXTS_ENOUGH or came is None or came.worse:
         return
     best = int(np.argmin(values))
-    if values[-2:].min() > values[best] + WORSE and _block_kendall_z(values) > TEXTS_SURE:
+    if values[-2:].min() > values[best] + WORSE and block_kendall_z(values) > TEXTS_SURE:
         yield Finding(
-            level="warning",
+            "warning",
             since=int(steps[best]),
             evidence={
                 "best": float(np.exp(values[best])),
@@ -271,8 +267,8 @@ def find_decoding(history: History) -> Iterator[Finding]:
         if min(abs(change.low), abs(change.high)) > FAR and change.low * change.high > 0:
             better = "sampled" if change.mean > 0 else "greedy"
             yield Finding(
-                level="warning" if better == "sampled" else "note",
-                code="sampled-earns-more" if better == "sampled" else "greedy-earns-more",
+                "warning" if better == "sampled" else "note",
+                "sampled-earns-more" if better == "sampled" else "greedy-earns-more",
                 evidence={
                     "where": f"{task} {split}".strip(),
                     "greedy": greedy.evaluation.mean_reward,
@@ -290,10 +286,9 @@ def find_decoding(history: History) -> Iterator[Finding]:
 
 
 def _compare_sampling(history: History) -> Iterator[Finding]:
-    stages: dict[tuple[str, str, str], list[Final]] = {}
-    for one in history.finals:
-        if one.evaluation.sampling:
-            stages.setdefault((one.task, one.split, one.mode), []).append(one)
+    stages = group_by_key(
+        ((one.task, one.split, one.mode), one) for one in history.finals if one.evaluation.sampling
+    )
     for (task, split, mode), found in stages.items():
         settings = [one.evaluation.sampling for one in found]
         differing = sorted(
@@ -306,8 +301,8 @@ def _compare_sampling(history: History) -> Iterator[Finding]:
         )
         if differing:
             yield Finding(
-                level="warning",
-                code="two-ways",
+                "warning",
+                "two-ways",
                 evidence={
                     "mode": mode,
                     "where": f"{task} {split}".strip(),
@@ -330,8 +325,8 @@ def _compare_sampling(history: History) -> Iterator[Finding]:
     )
     if isinstance(trained, int) and used and used != {trained}:
         yield Finding(
-            level="note",
-            code="other-steps",
+            "note",
+            "other-steps",
             evidence={"training": trained, "evaluations": sorted(used)},
             causes=("evaluation-steps",),
         )
@@ -384,7 +379,7 @@ def find_plateau(history: History) -> Iterator[Finding]:
         return
     figures = dict(_plateau_causes(history, at, level))
     yield Finding(
-        level="note",
+        "note",
         since=at,
         evidence={
             "series": name,
@@ -397,14 +392,14 @@ def find_plateau(history: History) -> Iterator[Finding]:
     )
 
 
-def _two_line_errors(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _two_line_errors(values: FloatArray) -> FloatArray:
     """The squared error [n] of a line before each place and another from it on, by sums up to
     there."""
     level = values - values.mean()
     return np.append(0.0, _line_errors(level)[:-1]) + _line_errors(level[::-1])[::-1]
 
 
-def _line_errors(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _line_errors(values: FloatArray) -> FloatArray:
     """The squared error [n] of a line through the values up to each, that one among them."""
     places = np.arange(len(values), dtype=np.float64)
     count, total = places + 1, np.cumsum(values)
@@ -454,8 +449,8 @@ def find_eval_noise(history: History) -> Iterator[Finding]:
     if len(values) < EVAL_NOISE_ENOUGH:
         return
     third = len(values) // 3
-    rise = float(values[-third:].mean() - values[:third].mean())
-    noise = float(np.median(np.abs(np.diff(values))) / 0.6745 / 2**0.5)
+    first, last = end_means(values, third)
+    rise, noise = last - first, step_deviation(values) / 2**0.5
     if (
         noise < STILL_NOISE * max_magnitude(values)
         or abs(rise) > EVAL_NOISE_SURE * noise
@@ -463,7 +458,7 @@ def find_eval_noise(history: History) -> Iterator[Finding]:
     ):
         return
     yield Finding(
-        level="note",
+        "note",
         evidence={
             "scatter": noise,
             "rise": rise,
@@ -504,8 +499,8 @@ def find_no_better(history: History) -> Iterator[Finding]:
         mine = final.evaluation.mean_reward
         less = gap.high < 0 and mine < HALF * (mine - gap.mean) and final.task not in learnt
         yield Finding(
-            level="warning" if less else "note",
-            code="less" if gap.high < 0 else "no-more",
+            "warning" if less else "note",
+            "less" if gap.high < 0 else "no-more",
             evidence={
                 "where": final.where,
                 "baseline": best,
@@ -576,7 +571,7 @@ def find_part_lost(history: History) -> Iterator[Finding]:
             if n < PART_LOST_ENOUGH or mean > -LARGE or mean > -PART_LOST_SURE * error:
                 continue
             yield Finding(
-                level="warning",
+                "warning",
                 about=name,
                 evidence={
                     name: mean,
@@ -634,8 +629,8 @@ def find_no_rise(history: History) -> Iterator[Finding]:
     seen, possible = dict(_causes_seen(history)), dict(_causes_possible(history, came))
     still = {} if near or late else _find_standstill(history, came, scale)
     yield Finding(
-        level="warning" if still or (flat and not late and came.change.n >= LONG) else "note",
-        code="nothing-moves" if still else "no-rise",
+        "warning" if still or (flat and not late and came.change.n >= LONG) else "note",
+        "nothing-moves" if still else "no-rise",
         since=int(steps[0]),
         evidence={
             "first": came.first,
@@ -742,7 +737,7 @@ def find_unfinished(history: History) -> Iterator[Finding]:
     planned = history.settings.get("steps")
     if isinstance(planned, int) and not history.finished and history.last_step < planned - 1:
         yield Finding(
-            level="note",
+            "note",
             since=history.last_step,
             evidence={"share": round(history.last_step / planned, 3), "steps": planned},
             causes=("running", "stopped"),

@@ -97,8 +97,8 @@ def find_gold_unpaid(history: History) -> Iterator[Finding]:
     lottery = sum((one.prompt, one.text) in paid for one in lost) > len(lost) / 2
     many = share >= GOLD_UNPAID_MANY and not learnt
     yield Finding(
-        level="fatal" if many else "note" if learnt and not at_first else "warning",
-        code="unpaid",
+        "fatal" if many else "note" if learnt and not at_first else "warning",
+        "unpaid",
         since=lost[0].step,
         evidence={
             "right": len(right),
@@ -146,8 +146,8 @@ def _find_several_golds(samples: Sequence[Sample]) -> Iterator[Finding]:
     if other < SEVERAL_HIT or own - other > SEVERAL_APART:
         return
     yield Finding(
-        level="warning",
-        code="several-golds",
+        "warning",
+        "several-golds",
         evidence={
             "prompts": len(several),
             "of": sum(times > 1 for times in again.values()),
@@ -187,8 +187,8 @@ def _find_other_number(samples: Sequence[Sample]) -> Finding | None:
             ):
                 rows = [one for one, _ in compress(read, lost)]
                 return Finding(
-                    level="fatal",
-                    code="other-number",
+                    "fatal",
+                    "other-number",
                     since=rows[0].step,
                     evidence={
                         "right": int(right.sum()),
@@ -249,7 +249,7 @@ def find_writing_unpaid(history: History) -> Iterator[Finding]:
         if len(lost) < WRITINGS_ENOUGH or (len(lost) < WRITINGS_SURE * len(known) and not early):
             continue
         yield Finding(
-            level="warning",
+            "warning",
             since=samples[lost[0]].step,
             evidence={"answers": len(lost), "of": len(known)},
             samples=tuple(dict.fromkeys(_quote_end(samples[at].text) for at in lost))[:3],
@@ -326,8 +326,8 @@ def _find_shuffled_rewards(right: Sequence[Sample], wrong: Sequence[Sample]) -> 
     if not some_paid or np.mean(gaps) > min(surely, least - surely):
         return
     yield Finding(
-        level="warning",
-        code="no-more-than-others",
+        "warning",
+        "no-more-than-others",
         evidence={"difference": float(np.mean(gaps)), "groups": len(gaps)},
         causes=("order-lost", "pays-else"),
     )

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.facts import (
@@ -24,14 +23,15 @@ from plumbline.checks.diagnosis.outcome import MATTERS, RewardOutcome, measure_o
 from plumbline.checks.diagnosis.rule import rule
 from plumbline.checks.diagnosis.rules.reward import MEASURED, NO_WEIGHT
 from plumbline.checks.diagnosis.trends import (
+    end_means,
     find_fall,
     finite_values,
     fit_trend,
     kendall_z,
     max_magnitude,
 )
+from plumbline.records import FloatArray
 
-Values = NDArray[np.float64]
 Steps = dict[int, list[Sample]]
 ENOUGH = 12
 """Steps with completions: the first tenth and the last fifth are compared, and four steps are the
@@ -135,8 +135,8 @@ def find_reward_hacking(history: History) -> Iterator[Finding]:
     shown = [one for one in history.samples if one.step >= began and one.reward is not None]
     best = sorted(shown, key=lambda one: -(one.reward or 0))[:3]
     yield Finding(
-        level="warning" if sure else "note",
-        code="signs" if sure else "maybe",
+        "warning" if sure else "note",
+        "signs" if sure else "maybe",
         since=began,
         evidence=dict(figure for one in signs for figure in one.figures.items())
         | {
@@ -268,8 +268,8 @@ def _compare_with_correctness(
         first, last = up.first, up.last
     zero = not values.any()
     yield Finding(
-        level="fatal" if fell and last < FATAL * first else "warning",
-        code="right-is-0" if zero else "right-fell" if fell else "right-stayed",
+        "fatal" if fell and last < FATAL * first else "warning",
+        "right-is-0" if zero else "right-fell" if fell else "right-stayed",
         since=max(began if fell else 0, _find_onset(history["reward"])),
         evidence={
             name: round(last - first, 4),
@@ -285,14 +285,14 @@ def _compare_with_correctness(
     )
 
 
-def _largest_rise(rise: RewardOutcome, values: Values) -> float:
+def _largest_rise(rise: RewardOutcome, values: FloatArray) -> float:
     """The most that a series surely rose by; neighbours that are means of several steps are hardly
     alike."""
     if rise.every:
         return rise.change.high
     third, noise = max(2, len(values) // 3), float(np.diff(values).std()) / 2**0.5
-    rose = float(values[-third:].mean() - values[:third].mean())
-    return min(rise.change.high, rose + SURE * noise * (2 / third) ** 0.5)
+    first, last = end_means(values, third)
+    return min(rise.change.high, last - first + SURE * noise * (2 / third) ** 0.5)
 
 
 def _measure_rise(history: History, series: Series) -> RewardOutcome | None:
@@ -410,7 +410,7 @@ def _early_count(count: int) -> int:
     return max(4, count // 10)
 
 
-def _first_and_last(values: Values) -> tuple[float, float]:
+def _first_and_last(values: FloatArray) -> tuple[float, float]:
     """The means of the first tenth and of the last fifth; NaN where there is none."""
     early, late = values[: _early_count(len(values))], values[-max(4, len(values) // 5) :]
     known = [part[np.isfinite(part)] for part in (early, late)]

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from plumbline.checks.check import Finding, Level
 from plumbline.checks.diagnosis.facts import (
@@ -17,12 +16,14 @@ from plumbline.checks.diagnosis.outcome import MATTERS
 from plumbline.checks.diagnosis.rule import rule
 from plumbline.checks.diagnosis.rules.steps import rate_evidence
 from plumbline.checks.diagnosis.trends import (
-    BLOCKS,
+    block_kendall_z,
+    end_means,
+    end_medians,
     finite_values,
-    kendall_z,
     measure_shift,
     start_of_last_stretch,
 )
+from plumbline.records import FloatArray
 
 NO_GRADIENT = 1e-7
 """A norm that is lost in AdamW's epsilon of 1e-8 a weight."""
@@ -68,19 +69,12 @@ def find_no_gradient(history: History) -> Iterator[Finding]:
     yield Finding("fatal", "not-trained", start, evidence, causes=("frozen", "cut", "skipped"))
 
 
-def _is_falling(loss: NDArray[np.float64]) -> bool:
+def _is_falling(loss: FloatArray) -> bool:
     """Whether a loss falls, by the order of its blocks or by its thirds."""
     third = max(1, len(loss) // 3)
-    first, last = float(loss[:third].mean()), float(loss[-third:].mean())
+    first, last = end_means(loss, third)
     clear = first - last > FALLS * float(np.median(np.abs(np.diff(loss)))) / third**0.5
     return (clear and last < SOME * first) or block_kendall_z(loss) < -FALLS
-
-
-def block_kendall_z(values: NDArray[np.float64]) -> float:
-    """The order of the means of a series' eight blocks, in standard errors; see `trends.kendall_z`."""
-    return kendall_z(
-        np.array([block.mean() for block in np.array_split(values, min(BLOCKS, len(values)))])
-    )
 
 
 STANDS = 30
@@ -115,7 +109,7 @@ def find_no_fall(history: History) -> Iterator[Finding]:
         and found.interval.low > -FLAT * found.first
     )
     yield Finding(
-        level="warning" if again else "note",
+        "warning" if again else "note",
         since=int(history["loss"].steps[0]),
         evidence={
             "first": found.first,
@@ -153,7 +147,7 @@ def find_below_zero(history: History) -> Iterator[Finding]:
         or float(np.nanmedian(series.values)) > CLEAR
     )
     yield Finding(
-        level="note" if history.has("preference/") or not told else "warning",
+        "note" if history.has("preference/") or not told else "warning",
         since=int(series.steps[low][0]),
         evidence={
             "series": names[0],
@@ -206,7 +200,7 @@ def find_summed_loss(history: History) -> Iterator[Finding]:
     if times is None:
         return
     yield Finding(
-        level="note",
+        "note",
         since=int(history["eval/loss"].steps[0]),
         evidence={
             "times": times,
@@ -261,14 +255,13 @@ def find_sft_loss(history: History) -> Iterator[Finding]:
     """
     yield from _find_held_out_rise(history)
     series = history["loss"]
-    good = np.isfinite(series.values)
-    loss, steps = series.values[good], series.steps[good]
+    steps, loss = series.finite
     rate = rate_evidence(history)
     if rise := _find_rise(loss, every=is_every_step(series)):
         level, code, evidence = rise
         yield Finding(
-            level=level,
-            code=code,
+            level,
+            code,
             since=int(steps[0]),
             evidence=evidence | rate,
             causes=("broke-at-first" if code == "broken" else "high-rate",),
@@ -278,8 +271,8 @@ def find_sft_loss(history: History) -> Iterator[Finding]:
     ) is not None:
         before, peak = float(loss[:at].min()), float(loss[at:].max())
         yield Finding(
-            level="warning",
-            code="jumped",
+            "warning",
+            "jumped",
             since=int(steps[at]),
             evidence={"before": before, "highest": peak, "last": float(loss[-1]), **rate},
             causes=("high-rate", "other-texts")
@@ -289,8 +282,8 @@ def find_sft_loss(history: History) -> Iterator[Finding]:
     elif strays := _find_stray_policy(history):
         late, way = strays
         yield Finding(
-            level="warning",
-            code="astray",
+            "warning",
+            "astray",
             since=int(steps[0]),
             evidence={"loss": late, "chosen": way, **rate},
             causes=("high-rate",),
@@ -304,8 +297,8 @@ def find_sft_loss(history: History) -> Iterator[Finding]:
         gradient = finite_values(history["grad_norm"].values)
         moving, dead = bool((gradient != 0).any()), len(gradient) > 0 and not gradient.any()
         yield Finding(
-            level="fatal" if dead else "warning",
-            code="zero",
+            "fatal" if dead else "warning",
+            "zero",
             since=int(steps[0]),
             evidence={"first": float(loss[0]), "last": float(loss[-1])},
             causes=unrefuted_causes(
@@ -335,19 +328,13 @@ def _find_stray_policy(history: History) -> tuple[float, float] | None:
     return (late, way) if late > COIN and abs(way) > AWAY and unsure else None
 
 
-def _find_rise(
-    loss: NDArray[np.float64], *, every: bool
-) -> tuple[Level, str, dict[str, float]] | None:
+def _find_rise(loss: FloatArray, *, every: bool) -> tuple[Level, str, dict[str, float]] | None:
     """How a loss rose: how bad it is, its code, and its figures."""
     count = len(loss)
     if count < 4 or loss.min() < 0 or loss[0] <= 0:
         return None
     width = max(3, count // 4) if count < MANY else max(5, count // 10)
-    begun, first, last = (
-        float(loss[0]),
-        float(np.median(loss[:width])),
-        float(np.median(loss[-width:])),
-    )
+    begun, (first, last) = float(loss[0]), end_medians(loss, width)
     lowest, half = float(loss[-width:].min()), float(np.median(loss[-(count // 2) :]))
     # The first batch may be an easy one: twice the factor from step to step is three standard
     # deviations of it.
@@ -367,9 +354,7 @@ def _find_rise(
     return None
 
 
-def _find_loss_jump(
-    loss: NDArray[np.float64], gradient: NDArray[np.float64], lasts: int
-) -> int | None:
+def _find_loss_jump(loss: FloatArray, gradient: FloatArray, lasts: int) -> int | None:
     """The place of a jump that so many rows show, over the lowest level before it; None for none.
 
     Early in the run, or where the gradient jumps, too: other texts may be harder.
@@ -413,8 +398,7 @@ def _find_held_out_rise(history: History) -> Iterator[Finding]:
         name: history[f"eval/loss/{name}"] for name in history.names("eval/loss/")
     }
     for name, series in sets.items():
-        good = np.isfinite(series.values)
-        steps, values = series.steps[good], series.values[good]
+        steps, values = series.finite
         if len(values) < 3:
             continue
         best = int(np.argmin(values))
@@ -432,8 +416,8 @@ def _find_held_out_rise(history: History) -> Iterator[Finding]:
     several = sum(len(series) >= 3 for series in sets.values())
     surer = list(dict.fromkeys(one for names in better.values() for one in names))
     yield Finding(
-        level="note" if all(better.values()) else "warning",
-        code="held-out-sets-rose" if several > 1 else "held-out-rose",
+        "note" if all(better.values()) else "warning",
+        "held-out-sets-rose" if several > 1 else "held-out-rose",
         since=step,
         evidence={
             f"{name} {which}".strip(): value

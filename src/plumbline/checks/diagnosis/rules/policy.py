@@ -25,11 +25,11 @@ from plumbline.checks.diagnosis.outcome import measure_outcome
 from plumbline.checks.diagnosis.rule import persisted, rule
 from plumbline.checks.diagnosis.rules.steps import highest_learning_rate, rate_evidence
 from plumbline.checks.diagnosis.trends import (
-    BLOCKS,
+    block_kendall_z,
+    end_medians,
     finite_values,
     fit_trend,
     is_moving,
-    kendall_z,
     start_of_last_stretch,
 )
 from plumbline.evaluation.comparison import restrict_to_examples
@@ -75,8 +75,8 @@ def find_kl(history: History) -> Iterator[Finding]:
     if high.sum() >= 3 or values[-1] > 100:
         lasts = bool(high[-max(3, len(values) // 10) :].mean() > 0.5)
         yield Finding(
-            level="fatal" if lasts else "warning",
-            code="explodes-from-start" if began else "explodes",
+            "fatal" if lasts else "warning",
+            "explodes-from-start" if began else "explodes",
             since=int(steps[high][0]),
             evidence={
                 "highest": float(values.max()),
@@ -95,8 +95,8 @@ def find_kl(history: History) -> Iterator[Finding]:
         )
     elif steps[0] <= 2 and values[0] > FIRST and not values[0] < 0.2 * middle:
         yield Finding(
-            level="warning" if values[0] > APART else "note",
-            code="apart-from-start",
+            "warning" if values[0] > APART else "note",
+            "apart-from-start",
             since=int(steps[0]),
             evidence={"first": float(values[0]), "median": middle},
             causes=TWO_MODELS,
@@ -115,16 +115,16 @@ def find_kl(history: History) -> Iterator[Finding]:
         wanted = beta > 0 if isinstance(beta, int | float) else own
         still = len(history["grad_norm"]) > 0 and bool(zero_mask(history["grad_norm"], 1e-10).all())
         yield Finding(
-            level="warning" if wanted else "note",
-            code="always-zero" if wanted else "not-charged",
+            "warning" if wanted else "note",
+            "always-zero" if wanted else "not-charged",
             since=int(steps[0]),
             evidence={"beta": beta},
             causes=_zero_kl_causes(history, wanted=wanted, still=still),
         )
     elif _samples_ignore_kl(history):
         yield Finding(
-            level="warning",
-            code="unseen-by-samples",
+            "warning",
+            "unseen-by-samples",
             since=int(steps[np.argmax(values > AWAY)]),
             evidence={"first": float(values[0]), "last": float(values[-1])},
             causes=("old-weights", "other-name"),
@@ -145,8 +145,8 @@ def _find_drift(history: History) -> Iterator[Finding]:
     start = start_of_last_stretch(steps, values > last / FOURFOLD)
     if last > FAR and start not in {None, int(steps[0])} and reward_stands(history, start or 0):
         yield Finding(
-            level="warning",
-            code="drifts",
+            "warning",
+            "drifts",
             since=start,
             evidence={"first": float(history["kl"].at(start)[0]), "last": last},
             causes=("high-rate", "no-anchor"),
@@ -167,8 +167,8 @@ def _find_negative_kl(series: Series, limit: float, *, summed: bool = False) -> 
     values = finite_values(series.values)
     if len(values) and (values < -limit).mean() > 0.5:
         yield Finding(
-            level="warning",
-            code="negative",
+            "warning",
+            "negative",
             since=int(series.steps[series.values < -limit][0]),
             evidence={"median": float(np.median(values)), "of answers": summed},
             causes=("wrong-sign", "other-sampling"),
@@ -196,11 +196,8 @@ def _samples_ignore_kl(history: History) -> bool:
     values = finite_values(history["kl"].values)
     if len(values) < KL_LONG or sampler_matches(history):
         return False
-    width, up = (
-        len(values) // 5,
-        kendall_z(np.array([block.mean() for block in np.array_split(values, BLOCKS)])),
-    )
-    first, last = float(np.median(values[:width])), float(np.median(values[-width:]))
+    width, up = len(values) // 5, block_kendall_z(values)
+    first, last = end_medians(values, width)
     known = [name for name in SAMPLED if len(history[name]) >= KL_LONG]
     return (
         up > SURE
@@ -262,16 +259,14 @@ def _find_wide_gap(
     values = np.abs(values)
     if len(values) < 3:
         return None
-    first, last = float(np.median(values[:WINDOW])), float(np.median(values[-WINDOW:]))
+    first, last = end_medians(values, WINDOW)
     widened = len(values) >= 2 * WINDOW and last > GROWS * max(first, least) and last > some / 2
     if not (last > some or widened):
         return None
     over = values > (GROWS / 2 * max(first, least) if widened else some)
     return Finding(
-        level="fatal"
-        if last > (limit if widened or name == "logprob_gap" else ALWAYS_KL)
-        else "warning",
-        code="widened" if widened else "wide",
+        "fatal" if last > (limit if widened or name == "logprob_gap" else ALWAYS_KL) else "warning",
+        "widened" if widened else "wide",
         since=int(steps[np.argmax(over)]),
         evidence={"measure": name, "first": first, "last": last, "highest": float(values.max())},
         causes=unrefuted_causes(
@@ -312,8 +307,8 @@ def _find_far_ratios(history: History) -> Iterator[Finding]:
     matches = sampler_matches(history)
     known = "logprob_gap" if len(history["logprob_gap"]) else "mismatch_kl"
     yield Finding(
-        level="warning",
-        code="products" if matches else "far-ratios",
+        "warning",
+        "products" if matches else "far-ratios",
         since=since,
         evidence={
             "ratio": found,
@@ -348,7 +343,7 @@ def _find_cut_sampler(history: History) -> Finding | None:
     values = ratio.finite[1]
     if len(values) < LONG or has_filters(history):
         return None
-    first, mean = (float(np.median(part)) for part in (values[:WINDOW], values[-WINDOW:]))
+    first, mean = end_medians(values, WINDOW)
     aside = np.sign(mean - 1) * (values - 1) > OFF / 2
     if not abs(mean - 1) > OFF or not 1 / FAR_OFF < mean < FAR_OFF or aside.mean() < ASIDE:
         return None
@@ -359,8 +354,8 @@ def _find_cut_sampler(history: History) -> Finding | None:
     if times > ONE_SIDED[1] or times < ONE_SIDED[0]:
         return None
     return Finding(
-        level="warning",
-        code="cut" if mean < 1 else "other-record",
+        "warning",
+        "cut" if mean < 1 else "other-record",
         since=int(ratio.finite[0][np.argmax(aside)]),
         evidence={"ratio": mean, "logprob_gap": gap},
         causes=("filters", *(("product",) if np.isnan(times) else ()))
@@ -413,8 +408,8 @@ def find_sampling_filters(history: History) -> Iterator[Finding]:
         return
     ratio = recent_median(history["importance_ratio_mean"])
     yield Finding(
-        level="warning",
-        code="biased-ratio",
+        "warning",
+        "biased-ratio",
         evidence={
             "filters": listed,
             "ratio": None if np.isnan(ratio) else ratio,
@@ -444,20 +439,19 @@ def find_entropy(history: History) -> Iterator[Finding]:
 
     The first tenth of the steps against the last.
     """
-    values = finite_values(history["entropy"].values)
+    steps, values = history["entropy"].finite
     if not has_enough_rows(history["entropy"], ENTROPY_ENOUGH) or (values < -1e-6).any():
         return  # a loss term of that name, with its sign
     width = max(3, len(values) // 10)
-    first, last = float(np.median(values[:width])), float(np.median(values[-width:]))
-    steps = history["entropy"].steps[np.isfinite(history["entropy"].values)]
+    first, last = end_medians(values, width)
     third = len(values) // 3
     since = int(steps[-third])
     reward = fit_trend(history["reward"].values)
     if last < GONE and last < SHARE * first:
         gone = np.flatnonzero(values < GONE)
         yield Finding(
-            level="note" if reward.t > 2 else "warning",
-            code="gone",
+            "note" if reward.t > 2 else "warning",
+            "gone",
             since=int(steps[gone[0]]) if len(gone) else None,
             evidence={"first": first, "last": last},
             causes=unrefuted_causes(
@@ -475,8 +469,8 @@ def find_entropy(history: History) -> Iterator[Finding]:
         top = max_reward(history)
         solved = top is not None and recent_median(history["reward"]) > SOLVED * top
         yield Finding(
-            level="warning" if groups_differ_late(history) and not solved else "note",
-            code="spent",
+            "warning" if groups_differ_late(history) and not solved else "note",
+            "spent",
             since=since,
             evidence={"first": first, "last": last},
             causes=("no-penalty", "high-rate"),
@@ -484,8 +478,8 @@ def find_entropy(history: History) -> Iterator[Finding]:
     elif last > first + MUCH and last > 2 * first:
         falling = reward.t < -2
         yield Finding(
-            level="fatal" if falling else "warning",
-            code="comes-apart" if falling else "rose",
+            "fatal" if falling else "warning",
+            "comes-apart" if falling else "rose",
             since=int(steps[np.argmax(values > first + MUCH)]),
             evidence={"first": first, "last": last},
             causes=unrefuted_causes(
@@ -541,8 +535,8 @@ def find_untrained(history: History) -> Iterator[Finding]:
         history.kind == "sft" and series.steps[0] > 1 and highest_learning_rate(history) >= BREAKS
     )
     yield Finding(
-        level="warning" if len(right) or drawn else "note",
-        code="boils" if drawn and first < HIGH else "untrained",
+        "warning" if len(right) or drawn else "note",
+        "boils" if drawn and first < HIGH else "untrained",
         since=int(series.steps[0]),
         evidence={"entropy" if drawn else "loss": first}
         | ({"token_accuracy": float(right[0])} if len(right) else {})
@@ -596,7 +590,7 @@ def find_unchanged(history: History) -> Iterator[Finding]:
         if same < SAME * len(rows) or lengths[len(lengths) // 2] < UNCHANGED_LONG:
             continue
         yield Finding(
-            level="warning",
+            "warning",
             evidence={
                 "same": same,
                 "n": len(rows),

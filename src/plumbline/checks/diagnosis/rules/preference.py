@@ -4,20 +4,22 @@ lose probability."""
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.facts import is_every_step, unrefuted_causes, zero_mask
 from plumbline.checks.diagnosis.history import History, Series
 from plumbline.checks.diagnosis.rule import rule
-from plumbline.checks.diagnosis.rules.losses import FEW, block_kendall_z
+from plumbline.checks.diagnosis.rules.losses import FEW
 from plumbline.checks.diagnosis.rules.steps import highest_learning_rate
 from plumbline.checks.diagnosis.trends import (
+    block_kendall_z,
+    end_means,
     finite_values,
     kendall_z,
     measure_shift,
     standard_error_of_mean,
 )
+from plumbline.records import BoolArray, FloatArray
 
 GUESS = float(np.log(2))
 """The loss of a pair that a coin decides, where the loss is the logarithm of a sigmoid: DPO's, a
@@ -56,7 +58,7 @@ def read_margin(history: History) -> Series:
     )
 
 
-def read_accuracy(history: History) -> NDArray[np.float64]:
+def read_accuracy(history: History) -> FloatArray:
     """The accuracy of the pairs; TRL's reward models, NeMo-RL and OpenRLHF write it without a
     prefix."""
     return next(
@@ -85,8 +87,8 @@ def find_no_margin(history: History) -> Iterator[Finding]:
     if none or guess:
         series = margin if none else loss
         yield Finding(
-            level="fatal" if none or not len(margin) else "warning",
-            code="zero-margin" if none else "equal-loss",
+            "fatal" if none or not len(margin) else "warning",
+            "zero-margin" if none else "equal-loss",
             since=int(series.steps[0]),
             evidence={
                 "loss": round(float(np.nanmedian(loss.values)), 4) if len(loss) else None,
@@ -118,8 +120,8 @@ def find_no_margin(history: History) -> Iterator[Finding]:
         )
     ):
         yield Finding(
-            level="warning",
-            code="coin",
+            "warning",
+            "coin",
             since=int(loss.steps[0]),
             evidence={
                 "accuracy": round(float(late.mean()), 3),
@@ -130,17 +132,17 @@ def find_no_margin(history: History) -> Iterator[Finding]:
         )
 
 
-def _is_nearly_always(mask: NDArray[np.bool_], needed: int) -> bool:
+def _is_nearly_always(mask: BoolArray, needed: int) -> bool:
     """Whether nearly all rows are so, the last among them, and there are enough."""
     return len(mask) >= needed and bool(mask[-1]) and float(mask.mean()) >= MOST
 
 
-def _is_warming_up(rates: NDArray[np.float64]) -> bool:
+def _is_warming_up(rates: FloatArray) -> bool:
     """Whether the rate is rising still."""
     return len(rates) > 1 and bool(rates[-1] == rates.max() > 1.5 * rates[0])
 
 
-def _is_rising(values: NDArray[np.float64], *, every: bool) -> bool:
+def _is_rising(values: FloatArray, *, every: bool) -> bool:
     """Whether a series rises for sure: its thirds, or of a curve the order of its blocks."""
     if len(values) < FEW[every]:
         return False
@@ -196,8 +198,8 @@ def find_swapped_pairs(history: History) -> Iterator[Finding]:
         )
         if late < min(LOW, 0.5 - SURE * error) and falls:
             yield Finding(
-                level="fatal" if late < 1 - HIGH else "warning",
-                code="fell",
+                "fatal" if late < 1 - HIGH else "warning",
+                "fell",
                 since=int(steps[-third]) if len(steps) >= third else None,
                 evidence={"first": float(right[:third].mean()), "last": late},
                 causes=("swapped", "high-rate"),
@@ -215,8 +217,8 @@ def find_swapped_pairs(history: History) -> Iterator[Finding]:
     else:
         return
     yield Finding(
-        level="warning",
-        code=code,
+        "warning",
+        code,
         since=int(series.steps[0]),
         evidence={
             "held-out": float(held[-1]),
@@ -252,12 +254,12 @@ def find_less_likely(history: History) -> Iterator[Finding]:
     ):
         return
     third = max(2, len(chosen) // 3)
-    first, last = float(chosen[:third].mean()), float(chosen[-third:].mean())
+    first, last = end_means(chosen, third)
     if first - last < LESS * abs(first) or (len(margin) and not _is_rising(margin, every=every)):
         return
     begun = float(chosen[: max(1, len(chosen) // 10)].mean())
     yield Finding(
-        level="warning" if last < 2 * begun < -2 * WHOLE else "note",
+        "warning" if last < 2 * begun < -2 * WHOLE else "note",
         since=int(history["preference/logps_chosen"].steps[0]),
         evidence={"first": begun, "last": last},
         causes=("pairs-alike", "foreign-answers", "low-beta-or-high-rate"),

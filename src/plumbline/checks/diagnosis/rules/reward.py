@@ -25,7 +25,6 @@ from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.outcome import measure_outcome
 from plumbline.checks.diagnosis.rule import rule
 from plumbline.checks.diagnosis.rules.data import find_data_order
-from plumbline.checks.diagnosis.rules.losses import block_kendall_z
 from plumbline.checks.diagnosis.rules.series import JUMP_ENOUGH, list_jumps
 from plumbline.checks.diagnosis.trends import (
     BLOCKS,
@@ -33,6 +32,7 @@ from plumbline.checks.diagnosis.trends import (
     FALL_SURE,
     ORDERED,
     STRETCHES,
+    block_kendall_z,
     compare_ends,
     find_fall,
     finite_values,
@@ -69,8 +69,8 @@ def find_dead_part(history: History) -> Iterator[Finding]:
         value = float(values[0])
         if abs(value) < FLAT:
             yield Finding(
-                level="warning" if moving else "fatal",
-                code="zero",
+                "warning" if moving else "fatal",
+                "zero",
                 since=int(history[f"reward/{name}"].steps[0]),
                 evidence={
                     "steps": len(values),
@@ -82,8 +82,8 @@ def find_dead_part(history: History) -> Iterator[Finding]:
             )
         elif len(names) > 1:
             yield Finding(
-                level="note",
-                code="constant",
+                "note",
+                "constant",
                 evidence={"part": name, "value": value, "steps": len(values)},
                 causes=("paid-to-all",),
             )
@@ -170,8 +170,8 @@ def find_parts_oppose(history: History) -> Iterator[Finding]:
         if abs(last - first) <= max(least[part], PARTS_OPPOSE_LARGE * abs(first)):
             continue
         yield Finding(
-            level="note" if grew and LENGTH.search(name) else "warning",
-            code="outweighed",
+            "note" if grew and LENGTH.search(name) else "warning",
+            "outweighed",
             evidence={
                 "first": first,
                 "last": last,
@@ -211,8 +211,8 @@ def _find_unpaid_part(history: History, name: str, weight: float) -> Iterator[Fi
     meant = measured and (weight == 0 or first >= 0)
     large = wrong or lost > PARTS_OPPOSE_LARGE * abs(first)
     yield Finding(
-        level="warning" if large and not meant else "note",
-        code="charged" if weight else "dropped",
+        "warning" if large and not meant else "note",
+        "charged" if weight else "dropped",
         evidence={
             "change": round(last - first, 4),
             "weight": round(weight, 4),
@@ -250,8 +250,8 @@ def find_lost_reward(history: History) -> Iterator[Finding]:
     if not equal.mean() >= 0.2 or not lost.any() or fit_part_weights(history) is not None:
         return
     yield Finding(
-        level="warning",
-        code="less-than-parts",
+        "warning",
+        "less-than-parts",
         since=steps[int(np.argmax(lost))],
         evidence={"steps": int(lost.sum()), "of": len(steps), "largest": float(np.nanmax(less))},
         causes=("nan-counts-as-0", "clipped"),
@@ -276,15 +276,15 @@ def _find_missing_values(history: History, name: str) -> Finding | None:
     whole = all(count == prompts[prompt] for prompt, count in without.items())
     if whole and min(without.values()) > 1 and len(prompts) > len(without):
         return Finding(
-            level="note",
-            code="some-prompts",
+            "note",
+            "some-prompts",
             evidence={"completions": len(lost), "prompts": len(without), "of": len(prompts)},
             about=name,
             causes=("not-for-them", "gold-unreadable"),
         )
     return Finding(
-        level="warning",
-        code="no-number",
+        "warning",
+        "no-number",
         since=lost[0].step,
         evidence={
             "completions": len(lost),
@@ -323,7 +323,7 @@ def find_parser(history: History) -> Iterator[Finding]:
         if lost < PARSER_SOME:
             continue
         yield Finding(
-            level=("fatal" if lost >= PARSER_MANY else "warning") if paid_strictly else "note",
+            ("fatal" if lost >= PARSER_MANY else "warning") if paid_strictly else "note",
             evidence={"lenient": meant, "strict": strict},
             about=task,
             causes=("rejects-writing",),
@@ -354,8 +354,8 @@ def find_references(history: History) -> Iterator[Finding]:
         if final.mode == ORACLE and mean < 1 - 1e-6:
             low = [row.id for row in final.evaluation.rows if row.reward < 1 - 1e-6]
             yield Finding(
-                level="fatal",
-                code="gold-below-1",
+                "fatal",
+                "gold-below-1",
                 evidence={
                     "mean": mean,
                     "where": where,
@@ -381,8 +381,8 @@ def find_references(history: History) -> Iterator[Finding]:
             final.evaluation.clusters(),
         ):
             yield Finding(
-                level="warning",
-                code="baseline-over-limit",
+                "warning",
+                "baseline-over-limit",
                 evidence={
                     "mean": mean,
                     "where": where,
@@ -412,7 +412,7 @@ def find_unjudged(history: History) -> Iterator[Finding]:
     if share < UNJUDGED_SOME:
         return
     yield Finding(
-        level="fatal" if share >= UNJUDGED_MANY else "warning",
+        "fatal" if share >= UNJUDGED_MANY else "warning",
         since=int(series.steps[np.argmax(series.values > 0)]),
         evidence={"share": round(share, 4), "worst step": float(np.nanmax(series.values))},
         causes=("verifier-raises", "world-fails")
@@ -444,7 +444,7 @@ def find_dead_task(history: History) -> Iterator[Finding]:
         return
     for name in dead:
         yield Finding(
-            level="warning",
+            "warning",
             since=int(history[f"task/{name}"].steps[0]),
             about=name,
             evidence={"steps": len(levels[name])},
@@ -478,7 +478,7 @@ def find_dominant_part(history: History) -> Iterator[Finding]:
     share = moving[first] ** 2 / sum(value**2 for value in moving.values())
     if share >= SHARE:
         yield Finding(
-            level="note",
+            "note",
             evidence=moving
             | {
                 "share": share,
@@ -527,7 +527,7 @@ def find_reward_falls(history: History) -> Iterator[Finding]:
     }
     below = few or fall.last < fall.first - FALL_SURE * fall.noise
     yield Finding(
-        level="fatal" if fall.share > (0.5 if below else 0.7) else "warning",
+        "fatal" if fall.share > (0.5 if below else 0.7) else "warning",
         since=at,
         evidence={
             "best stretch": fall.best,

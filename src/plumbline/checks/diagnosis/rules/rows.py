@@ -7,12 +7,13 @@ from itertools import pairwise
 from statistics import mode
 
 import numpy as np
-from numpy.typing import NDArray
 
 from plumbline.checks.check import Finding
+from plumbline.checks.diagnosis.facts import samples_by_step
 from plumbline.checks.diagnosis.history import History, Sample
 from plumbline.checks.diagnosis.rule import rule
 from plumbline.checks.diagnosis.rules.gold import read_reward
+from plumbline.records import BoolArray, FloatArray, group_by_key
 
 ENOUGH = 160
 """Completions: each half of their steps teaches what is paid, and the other half is asked."""
@@ -55,16 +56,14 @@ def find_reward_rows(history: History) -> Iterator[Finding]:
 
 def _whole_steps(samples: Sequence[Sample]) -> list[list[Sample]]:
     """The completions of each step in their stored order, of steps that have as many as most."""
-    by_step: dict[int, list[Sample]] = {}
-    for one in samples:
-        by_step.setdefault(one.step, []).append(one)
+    by_step = samples_by_step(samples)
     usual = mode(map(len, by_step.values()))
     steps = [step for step in by_step.values() if len(step) == usual > 3]
     return steps[:: -(-len(samples) // LOOKED_AT)]
 
 
 def _find_shift(
-    steps: Sequence[Sequence[Sample]], paid: NDArray[np.float64]
+    steps: Sequence[Sequence[Sample]], paid: FloatArray
 ) -> tuple[float, float, int] | None:
     """How well the own texts predict rewards, how well those of other rows do, and how many rows
     these are away; None unless the others do for sure."""
@@ -90,7 +89,7 @@ def _find_shift(
     return fits[0], fits[best], best
 
 
-def _count_signs(text: str) -> NDArray[np.float64]:
+def _count_signs(text: str) -> FloatArray:
     """The pairs of signs of a text in classes, and its length: too short and too long may both be
     worse."""
     found = np.zeros(FEATURES)
@@ -100,45 +99,41 @@ def _count_signs(text: str) -> NDArray[np.float64]:
     return np.array([*np.sqrt(found), len(text), size, size**2])
 
 
-def _predict_by_signs(
-    texts: NDArray[np.float64], earned: NDArray[np.float64], taught: NDArray[np.bool_]
-) -> NDArray[np.float64]:
+def _predict_by_signs(texts: FloatArray, earned: FloatArray, taught: BoolArray) -> FloatArray:
     """What texts [n, signs] that were not taught earn by ridge regression on those that were."""
     scaled = (texts - texts.mean(axis=0)) / np.maximum(texts.std(axis=0), 1e-9)
     known = scaled[taught]
     held = known.T @ known + RIDGE * np.eye(texts.shape[1])
     weights = np.linalg.solve(held, known.T @ earned[taught])
-    predicted: NDArray[np.float64] = scaled[~taught] @ weights
-    return predicted
+    return scaled[~taught] @ weights
 
 
 def _predict_by_equals(
-    keys: Sequence[tuple[str, str]], earned: NDArray[np.float64], taught: NDArray[np.bool_]
-) -> NDArray[np.float64]:
+    keys: Sequence[tuple[str, str]], earned: FloatArray, taught: BoolArray
+) -> FloatArray:
     """The mean of what equal answers to the same prompt earn, 0 for new ones."""
-    known: dict[tuple[str, str], list[float]] = {}
-    for key, value, one in zip(keys, earned, taught, strict=True):
-        if one:
-            known.setdefault(key, []).append(float(value))
+    rows = zip(keys, earned, taught, strict=True)
+    known = group_by_key((key, float(value)) for key, value, one in rows if one)
     asked = (key for key, one in zip(keys, taught, strict=True) if not one)
     return np.array([np.mean(known.get(key, [0.0])) for key in asked])
 
 
-def _correlate(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+def _correlate(one: FloatArray, other: FloatArray) -> float:
     return float(np.corrcoef(one, other)[0, 1]) if one.std() > 1e-9 < other.std() else 0.0
 
 
 def _spread_of_equals(
-    steps: Sequence[Sequence[Sample]], paid: NDArray[np.float64]
+    steps: Sequence[Sequence[Sample]], paid: FloatArray
 ) -> tuple[float, int] | None:
     """The share of the usual spread of a step that equal answers to one prompt have, and of how
     many pairs; None unless it is nearly all of it."""
     equals: list[float] = []
     others: list[float] = []
     for step, values in zip(steps, paid.reshape(len(steps), -1), strict=True):
-        by_key: dict[tuple[str, str], list[float]] = {}
-        for one, value in zip(step, values.tolist(), strict=True):
-            by_key.setdefault((one.prompt, one.text), []).append(value)
+        by_key = group_by_key(
+            ((one.prompt, one.text), value)
+            for one, value in zip(step, values.tolist(), strict=True)
+        )
         same = [some for some in by_key.values() if len(some) > 1]
         equals += [float(np.var(some, ddof=1)) for some in same for _ in some[1:]]
         others += [float(values.var(ddof=1))] if same else []

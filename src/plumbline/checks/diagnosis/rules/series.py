@@ -8,12 +8,18 @@ from plumbline.checks.check import Finding, Level
 from plumbline.checks.diagnosis.facts import (
     is_batch_spread,
     is_every_step,
+    step_distance,
     unrefuted_causes,
     zero_mask,
 )
 from plumbline.checks.diagnosis.history import History, Series
 from plumbline.checks.diagnosis.rule import rule
-from plumbline.checks.diagnosis.trends import finite_values, longest_stretch, start_of_last_stretch
+from plumbline.checks.diagnosis.trends import (
+    end_medians,
+    finite_values,
+    longest_stretch,
+    start_of_last_stretch,
+)
 
 WATCHED = (
     "loss",
@@ -102,8 +108,8 @@ def find_not_finite(history: History) -> Iterator[Finding]:
     loss = history["loss"]
     hidden = first == "grad_norm" and (loss.at(step) == 0).any() and (loss.values != 0).any()
     yield Finding(
-        level=level,
-        code=code,
+        level,
+        code,
         since=step,
         evidence={
             "series": first,
@@ -271,8 +277,8 @@ def _dead_steps_finding(history: History, dead: np.ndarray, names: list[str]) ->
     apart = np.diff(np.flatnonzero(dead))
     regular = _is_regular(dead)
     return Finding(
-        level="warning",
-        code="dead-steps",
+        "warning",
+        "dead-steps",
         since=int(steps[0]),
         evidence={
             "series": names,
@@ -303,8 +309,8 @@ def _find_zero_from_step(history: History) -> Iterator[Finding]:
     if not before[-LOSS_ZERO_FEW:].min() > np.median(before) / 2 > ALIVE:
         return
     yield Finding(
-        level="fatal",
-        code="zero-from-step",
+        "fatal",
+        "zero-from-step",
         since=start,
         evidence={
             "steps": len(loss.since(start)),
@@ -328,8 +334,8 @@ def _find_zero_at_start(history: History) -> Iterator[Finding]:
         return
     rises = float(np.abs(values[-max(3, len(values) // 10) :]).mean()) > 10 * ZERO
     yield Finding(
-        level="note",
-        code="zero-at-first",
+        "note",
+        "zero-at-first",
         since=int(loss.steps[0]),
         evidence={"grad_norm": float(np.median(norms)), "rises": rises},
         causes=("advantages-cancel",),
@@ -379,12 +385,12 @@ def find_jump(history: History) -> Iterator[Finding]:
     names = together[step]
     if len(names) < 2 or not names.keys() & {"reward", "entropy"}:
         return
-    every = int(np.median(np.diff(history["reward"].steps))) if len(history["reward"]) > 1 else 1
+    every = step_distance(history["reward"].steps)
     rose = "reward" in names and names["reward"][2] > names["reward"][1]
     yield Finding(
         # a quick gain may fall between two logged steps
-        level="note" if rose and every > 1 else "warning",
-        code="reward-jumps-up" if rose else "reward-drops" if "reward" in names else "jump",
+        "note" if rose and every > 1 else "warning",
+        "reward-jumps-up" if rose else "reward-drops" if "reward" in names else "jump",
         since=step,
         evidence={name: round(after - before, 4) for name, (_, before, after) in names.items()},
         causes=("resume", "other-data", "other-version"),
@@ -433,10 +439,10 @@ def find_repetition(history: History) -> Iterator[Finding]:
     tenth = max(3, len(values) // 10)
     if len(values) < SLOWER_ENOUGH:
         return
-    first, last = float(np.median(values[:tenth])), float(np.median(values[-tenth:]))
+    first, last = end_medians(values, tenth)
     if last > max(REPEATS, REPEATS_TIMES * first):
         yield Finding(
-            level="warning",
+            "warning",
             since=int(steps[np.argmax(values > REPEATS)]),
             evidence={"first": first, "last": last},
             causes=("paid", "high-rate"),
@@ -474,7 +480,7 @@ def find_slower(history: History) -> Iterator[Finding]:
     if grew < TIMES:
         return
     yield Finding(
-        level="note",
+        "note",
         evidence={
             "times": round(grew, 2),
             "seconds": float(np.median(seconds[-width:])),

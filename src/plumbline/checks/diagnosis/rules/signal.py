@@ -1,12 +1,10 @@
 """Whether groups say anything: equal rewards, noise, prompts that teach nothing."""
 
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from plumbline.checks.check import Finding, Level
 from plumbline.checks.diagnosis.facts import (
@@ -25,6 +23,7 @@ from plumbline.checks.diagnosis.facts import (
     recent_median,
     reward_rises,
     rewards_differ,
+    rewards_of_groups,
     shorten_prompts,
     step_distance,
     unrefuted_causes,
@@ -33,12 +32,15 @@ from plumbline.checks.diagnosis.facts import (
 from plumbline.checks.diagnosis.history import History, Sample, Series
 from plumbline.checks.diagnosis.rule import rule
 from plumbline.checks.diagnosis.trends import (
+    end_means,
+    end_medians,
     finite_values,
     longest_stretch,
     max_magnitude,
     measure_shift,
     start_of_last_stretch,
 )
+from plumbline.records import FloatArray, group_by_key
 
 TINY = 1e-10
 """A gradient or a spread below is none: float32 leaves about 1e-7 of equal rewards times their
@@ -168,8 +170,8 @@ def find_no_signal(history: History) -> Iterator[Finding]:
         and late > earned + max(ROSE * abs(best), RISEN * (best - earned))
     ):
         yield Finding(
-            level="note",
-            code="rises",
+            "note",
+            "rises",
             since=start,
             evidence=evidence | {"last third": round(late, 4)},
             causes=("few-groups",),
@@ -179,8 +181,8 @@ def find_no_signal(history: History) -> Iterator[Finding]:
         highest = max_reward(history)
         known = highest is not None and level > NO_SIGNAL_TOP * highest
         yield Finding(
-            level="note" if known or (highest is None and level > NO_SIGNAL_TOP) else "warning",
-            code="solved" if known else "at-its-top",
+            "note" if known or (highest is None and level > NO_SIGNAL_TOP) else "warning",
+            "solved" if known else "at-its-top",
             since=start,
             evidence=evidence,
             causes=("solved",) if known else ("all-the-same", "solved"),
@@ -229,8 +231,8 @@ def _equal_rewards_finding(
             ("not-trained", lambda run: equal or mixed or varies or _has_no_spread(run)),
         )
     return Finding(
-        level=how,
-        code="zero-rewards" if zero else "equal-rewards",
+        how,
+        "zero-rewards" if zero else "equal-rewards",
         since=start,
         evidence=evidence
         | {"mixed": mixed, "example": quote_sample(_samples_earning(history, start, level))},
@@ -251,9 +253,7 @@ PAID_PROMPTS = 8
 def _pays_prompts(samples: Sequence[Sample]) -> bool:
     """Whether the prompt alone says what is earned: all answers to one, however they differ, earn
     the same at all steps, and answers to others something else."""
-    prompts: dict[str, list[Sample]] = defaultdict(list)
-    for one in samples:
-        prompts[one.prompt].append(one)
+    prompts = group_by_key((one.prompt, one) for one in samples)
     rewards = [
         {one.reward for one in drawn}
         for drawn in prompts.values()
@@ -295,8 +295,8 @@ def _lost_gradient_finding(
     if has_rising_trend(history) and (share == 1 or not for_good):
         return Finding("note", "other-gradient", start, evidence, causes=("norm-misread",))
     return Finding(
-        level="fatal" if share >= NO_SIGNAL_MOST or for_good else "warning",
-        code="gradient-lost",
+        "fatal" if share >= NO_SIGNAL_MOST or for_good else "warning",
+        "gradient-lost",
         since=start,
         evidence=evidence,
         causes=unrefuted_causes(
@@ -383,8 +383,8 @@ def find_zero_variance_groups(history: History) -> Iterator[Finding]:
     pairs = at_first > PAIRS
     taught = pairs and share < TAUGHT and code != "too-hard" and reward_rises(history)
     yield Finding(
-        level="note" if taught or (solved and not always) else "warning",
-        code=code,
+        "note" if taught or (solved and not always) else "warning",
+        code,
         since=int(shares.last(window).steps[0]),
         evidence={
             "steps": window,
@@ -430,8 +430,8 @@ def _find_saturation(history: History) -> Iterator[Finding]:
     moved = finite_values(kl.since(start).values)
     drifts = len(moved) > 0 and moved[-1] > DRIFT and moved[-1] > 2 * moved[0]
     yield Finding(
-        level="warning" if drifts else "note",
-        code="saturated",
+        "warning" if drifts else "note",
+        "saturated",
         since=start,
         evidence={
             "share": round(len(after) / len(spread), 3),
@@ -476,12 +476,9 @@ ONE_SIDE = 0.8
 def _locate_stored_groups(samples: Sequence[Sample]) -> str | None:
     """At which end of all stored rewards those of recent groups of equal rewards lie; None where
     none are stored."""
-    groups = [
-        [one.reward for one in group if one.reward is not None]
-        for (_, prompt), group in sorted(group_samples(samples).items(), key=lambda one: one[0][0])
-        if prompt
+    known = [
+        rewards for *_, rewards in sorted(rewards_of_groups(samples), key=lambda group: group[0])
     ]
-    known = [group for group in groups if len(group) > 1]
     levels = [group[0] for group in known[-len(known) // 3 :] if max(group) - min(group) < EQUAL]
     lowest = min((min(group) for group in known), default=0.0)
     top = max((max(group) for group in known), default=0.0)
@@ -513,11 +510,11 @@ def find_no_advantages(history: History) -> Iterator[Finding]:
     spread = finite_values(history["reward_std"].values)
     if min(len(values), len(spread)) < 2 * WINDOW:
         return
-    first, last = float(np.median(values[:tenth])), float(np.median(values[-tenth:]))
-    before, now = float(np.median(spread[:tenth])), float(np.median(spread[-tenth:]))
+    first, last = end_medians(values, tenth)
+    before, now = end_medians(spread, tenth)
     if last < ADVANTAGE_GONE * min(1.0, first) and now > before / 2:
         yield Finding(
-            level="warning",
+            "warning",
             since=int(steps[np.argmax(values < first / 2)]),
             evidence={"first": first, "last": last, "deviation": now},
             causes=("divided", "masked"),
@@ -557,10 +554,10 @@ def find_part_alone(history: History) -> Iterator[Finding]:
             for form in (one for one in parts if FORM.search(one)):
                 paid = parts[form][1][parts[form][0] >= steps[start]]
                 tenth = max(3, len(paid) // 20)
-                first, last = float(paid[:tenth].mean()), float(paid[-tenth:].mean())
+                first, last = end_means(paid, tenth)
                 if last - first > GAINED:
                     yield Finding(
-                        level="warning",
+                        "warning",
                         about=form,
                         since=int(steps[start]),
                         evidence={
@@ -610,7 +607,7 @@ def find_mostly_noise(history: History) -> Iterator[Finding]:
     ratio = float(table[1, :end].sum() / table[2, :end].sum()) if table[2, :end].sum() > 0 else 0.0
     rate = history["learning_rate"].values
     yield Finding(
-        level="warning",
+        "warning",
         since=steps[0],
         evidence={
             "steps": end,
@@ -629,7 +626,7 @@ def find_mostly_noise(history: History) -> Iterator[Finding]:
     )
 
 
-def _directions(table: NDArray[np.float64]) -> tuple[float, float]:
+def _directions(table: FloatArray) -> tuple[float, float]:
     """The t of the mean of the signal, and of the slope of the rewards, of [reward, signal] by
     steps [2, n]."""
     spread = float(table[1].std(ddof=1))
@@ -638,7 +635,7 @@ def _directions(table: NDArray[np.float64]) -> tuple[float, float]:
     ) if spread > 0 else 0.0, slope_t(table[0])
 
 
-def slope_t(values: NDArray[np.float64]) -> float:
+def slope_t(values: FloatArray) -> float:
     """Student's t of the least-squares slope of values over their places (any textbook of
     regression)."""
     array = values - np.mean(values)
@@ -664,11 +661,8 @@ def find_stuck_prompts(history: History) -> Iterator[Finding]:
     Of the prompts that were visited three times or more. It costs rollouts and breaks nothing: a
     note.
     """
-    visits: dict[str, list[list[float]]] = defaultdict(list)
-    for (_, prompt), group in group_samples(history.samples).items():
-        rewards = [one.reward for one in group if one.reward is not None]
-        if prompt and len(rewards) > 1:
-            visits[prompt].append(rewards)
+    groups = rewards_of_groups(history.samples)
+    visits = group_by_key((prompt, rewards) for _, prompt, rewards in groups)
     often = {prompt: groups for prompt, groups in visits.items() if len(groups) >= VISITS}
     stuck = {
         prompt: groups[-1][0]
@@ -679,7 +673,7 @@ def find_stuck_prompts(history: History) -> Iterator[Finding]:
         return
     low = [prompt for prompt, reward in stuck.items() if reward < STUCK_PROMPTS_EQUAL]
     yield Finding(
-        level="note",
+        "note",
         evidence={"prompts": len(often), "without a spread": len(stuck), "at 0": len(low)},
         samples=shorten_prompts(list(stuck)),
         causes=("too-hard",) if 2 * len(low) > len(stuck) else ("solved",),
@@ -712,7 +706,7 @@ def find_outage(history: History) -> Iterator[Finding]:
         if not len(away):
             continue
         yield Finding(
-            level="warning",
+            "warning",
             since=int(away[0]),
             evidence={
                 "part": name.partition("/")[2],

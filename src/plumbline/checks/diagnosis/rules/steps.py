@@ -9,7 +9,7 @@ from plumbline.checks.diagnosis.facts import recent_median, unrefuted_causes, ze
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.outcome import measure_outcome
 from plumbline.checks.diagnosis.rule import rule
-from plumbline.checks.diagnosis.trends import finite_values
+from plumbline.checks.diagnosis.trends import end_medians, finite_values
 
 SPENT = 0.01
 """Of the highest rate: below it a step of AdamW moves a hundredth of what it did."""
@@ -78,8 +78,8 @@ def _exhausted_finding(
 ) -> Finding:
     section = f"{history.kind}.optimiser"
     return Finding(
-        level=level,
-        code="runs-out" if peak > 0 else "always-zero",
+        level,
+        "runs-out" if peak > 0 else "always-zero",
         since=start,
         evidence={
             "share of steps": round(share, 3),
@@ -117,7 +117,7 @@ def find_small_updates(history: History) -> Iterator[Finding]:
     The whole of what was trained.
     """
     rate = history["learning_rate"]
-    values = rate.values[np.isfinite(rate.values)]
+    values = rate.finite[1]
     if len(values) < 2:
         return
     # a row may stand for the steps before it
@@ -146,8 +146,8 @@ def find_small_updates(history: History) -> Iterator[Finding]:
         return
     usual = FULL[1] if history.settings.get("model.lora.rank") is None else ADAPTERS[0]
     yield Finding(
-        level="warning",
-        code=code,
+        "warning",
+        code,
         since=int(rate.steps[0]),
         evidence={
             "sum of learning rates": travelled,
@@ -173,7 +173,7 @@ def find_high_rate(history: History) -> Iterator[Finding]:
     highest, came = highest_learning_rate(history), measure_outcome(history)
     if highest > HIGHEST and came is not None and came.better is False:
         yield Finding(
-            level="warning",
+            "warning",
             since=int(history["learning_rate"].steps[0]),
             evidence={"highest learning rate": highest, "usual": ADAPTERS[1]},
             causes=("slip",),
@@ -240,10 +240,8 @@ def find_gradient_spikes(history: History) -> Iterator[Finding]:
     several = spikes.sum() >= max(3, 0.02 * len(values)) or huge >= 3
     if several or huge:
         yield Finding(
-            level="warning"
-            if several or (spikes & (values > 100 * max(middle, HIGH))).any()
-            else "note",
-            code="spikes",
+            "warning" if several or (spikes & (values > 100 * max(middle, HIGH))).any() else "note",
+            "spikes",
             since=int(series.steps[spikes][0]),
             evidence={"steps": int(spikes.sum()), "highest": float(values.max()), "median": middle},
             causes=("extreme-answers", "high-rate")
@@ -252,8 +250,8 @@ def find_gradient_spikes(history: History) -> Iterator[Finding]:
         )
     elif middle > SPIKE * clip and history.kind == "rl":
         yield Finding(
-            level="warning",
-            code="far-above-clip",
+            "warning",
+            "far-above-clip",
             since=int(series.steps[0]),
             evidence={"median": middle, "max_grad_norm": clip, "times": middle / clip},
             causes=("summed-loss", "unlikely-answers"),
@@ -299,8 +297,8 @@ def find_clip_idle(history: History) -> Iterator[Finding]:
         yield Finding("note", "ratio-is-1", evidence=evidence)
         return
     yield Finding(
-        level="warning",
-        code="old-are-new",
+        "warning",
+        "old-are-new",
         evidence=evidence,
         causes=unrefuted_causes(
             history,
@@ -326,10 +324,10 @@ def find_clip_high(history: History) -> Iterator[Finding]:
     tenth = max(3, len(values) // 10)
     if len(values) < 20:
         return
-    first, last = float(np.median(values[:tenth])), float(np.median(values[-tenth:]))
+    first, last = end_medians(values, tenth)
     if last > CLIPPED:
         yield Finding(
-            level="warning" if last > CLIMBED * first else "note",
+            "warning" if last > CLIMBED * first else "note",
             since=int(steps[np.argmax(values > CLIPPED)]),
             evidence={"first": first, "last": last},
             causes=("high-rate", "many-updates", "old-samples"),
@@ -347,16 +345,15 @@ def find_ratio_capped(history: History) -> Iterator[Finding]:
     Where the highest ratio is one and the same number at half of the steps. A cap is no fault; it
     may hide one.
     """
-    series = history["importance_ratio_max"]
-    values = series.values[np.isfinite(series.values)]
+    steps, values = history["importance_ratio_max"].finite
     if len(values) < 10 or (top := float(values.max())) < 1.01:
         return
     at_cap = np.abs(values - top) < 1e-6 * top
     if at_cap.mean() < OFTEN:
         return
     yield Finding(
-        level="note",
-        since=int(series.steps[np.isfinite(series.values)][np.argmax(at_cap)]),
+        "note",
+        since=int(steps[np.argmax(at_cap)]),
         evidence={
             "cap": top,
             "share of steps": round(float(at_cap.mean()), 3),
