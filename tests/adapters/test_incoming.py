@@ -98,7 +98,7 @@ def test_the_audit_command_opens_a_data_set_by_name(gym, declared, tmp_path, mon
     (target,) = open_targets("reasoning_gym:basic_arithmetic", {"size": 60}, None, None).values()
     found = try_reward(target(silent), "run", limit=60)
     assert found.to_dict()["gold"] == {"n": 60, "mean": 1.0, "least": 1.0}
-    assert found.context.written()["blanks around"]["loss"] > 0.25, (
+    assert found.context.measure_writings()["blanks around"]["loss"] > 0.25, (
         "a blank costs a share of the reward there"
     )
 
