@@ -1,8 +1,8 @@
 """What a pilot can foretell: a grid of small runs, and what was measured before each.
 
     plumbline get smollm2-135m; plumbline get qwen2.5-coder-0.5b; pip install 'plumbline-rl[reasoning-gym]'
-    python experiments/pilots.py next --minutes 110    # the next runs of the list; a row each in pilots.jsonl; resumes
-    python experiments/pilots.py list                  # what is done and what is not
+    python -m experiments.pilots next --minutes 110    # the next runs of the list; a row each in pilots.jsonl; resumes
+    python -m experiments.pilots list                  # what is done and what is not
 
 A cell is a task, a model and the processor-seconds of SFT that it has had; each way begins there. The
 figures of a cell are of 512 answers to training prompts; a run's row has the greedy reward on held-out

@@ -1,6 +1,9 @@
 """The grid of pilots: every run is a recipe, none is made twice, and a cell is measured once."""
 
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -55,3 +58,16 @@ def test_runs_follow_each_other_and_a_cell_is_measured_once(made, tmp_path, monk
     cells = [(row["task"], row["model"], row["start"]) for row in written if row["arm"] == "pilot"]
     assert len(cells) == len(set(cells)) == len(pilots.PLAN)
     assert len(written) == len(pilots.PLAN) + len(pilots.runs())
+
+
+def test_the_command_of_the_docstring_runs(tmp_path):
+    assert "python -m experiments.pilots list" in pilots.__doc__
+    done = subprocess.run(
+        [sys.executable, "-m", "experiments.pilots", "list", "--rows", tmp_path / "none.jsonl"],
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\n") == len(pilots.runs()) + 1
