@@ -29,7 +29,7 @@ from plumbline.training.update import update_policy
 PROMPTS, ANSWERS = 64, 8
 """P and G by default: 512 answers."""
 NEARLY = 0.95
-"""Share of the way from 0 to 1 from which a reward counts as right, where nobody says what is."""
+"""A reward from which an answer counts as right, where no part or reading is named."""
 
 
 @dataclass(frozen=True, slots=True)
