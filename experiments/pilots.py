@@ -3,6 +3,7 @@
     plumbline get smollm2-135m; plumbline get qwen2.5-coder-0.5b; pip install 'plumbline-rl[reasoning-gym]'
     python -m experiments.pilots next --minutes 110    # the next runs of the list; a row each in pilots.jsonl; resumes
     python -m experiments.pilots list                  # what is done and what is not
+    taskset -c 0 python -m experiments.pilots next --model smollm2-135m --rows small.jsonl    # one core each
 
 A cell is a task, a model and the processor-seconds of SFT that it has had; each way begins there. The
 figures of a cell are of 512 answers to training prompts; a run's row has the greedy reward on held-out
@@ -77,11 +78,13 @@ def main() -> None:
     commands.add_parser("list", help="what is done and what is not")
     for command in commands.choices.values():
         command.add_argument("--rows", type=Path, default=ROWS)
+        command.add_argument("--model", choices=ways.MODELS, nargs="+", default=ways.MODELS)
     options = parser.parse_args()
     done = {key_of(row) for row in read(options.rows)}
-    left = [(cell, way) for cell, way in runs() if (*astuple(cell), way) not in done]
+    planned = [each for each in runs() if each[0].model in options.model]
+    left = [(cell, way) for cell, way in planned if (*astuple(cell), way) not in done]
     if options.command == "list":
-        print(f"{len(runs()) - len(left)} of {len(runs())} runs are made; next:")
+        print(f"{len(planned) - len(left)} of {len(planned)} runs are made; next:")
         print(
             "\n".join(
                 f"  {cell.task} {cell.model} after {cell.start} s: {way}" for cell, way in left

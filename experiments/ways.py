@@ -141,6 +141,8 @@ COLOURS = (
 SPLIT, READING = "test", "strict"
 NATIVE = any(name in Path("/proc/cpuinfo").read_text() for name in ("avx512_bf16", "amx_bf16"))
 """Whether the processor multiplies bfloat16; emulated it takes ten times as long as float32."""
+CORES = len(os.sched_getaffinity(0))
+"""That this process may use: `taskset -c 0` makes a queue of one core."""
 SECONDS = 1200.0
 """Processor-seconds that an arm's stage may take: ten minutes of two cores."""
 TEACHER = 1200.0
@@ -231,6 +233,7 @@ def run_arm(options: argparse.Namespace, name: str, seed: int) -> Path:
         f"{stage}.steps=100000",
         f"{stage}.optimiser.warmup=0",
         f"model.name=models/{options.model}",
+        f"model.threads={CORES}",
     ]
     if not NATIVE:
         overrides.append("model.dtype=float32")
@@ -453,9 +456,9 @@ def pilot(name: str, model: str, prompts: int = PROMPTS) -> PilotFigures:
     if name == "tickets":
         write_tickets()
     place = f"models/{model}" if model in MODELS else model
-    settings = [f"model.name={place}", *TASKS[name]]
+    settings = [f"model.name={place}", f"model.threads={CORES}", *TASKS[name]]
     recipe = load_recipe("strict-json", settings + ([] if NATIVE else ["model.dtype=float32"]))
-    torch.set_num_threads(recipe.model.threads or 2)
+    torch.set_num_threads(CORES)
     policy = open_policy(recipe.model, place)
     task = open_task(recipe.task.name, recipe.task.options, FOLDER / "data" / name)
     return measure_answers(policy, task, recipe, prompts=prompts, right=RIGHT.get(name))
