@@ -25,6 +25,8 @@ PAGES = {
 SOURCES = {page: source for source, page in PAGES.items()}
 FENCED = re.compile(r"(^ *```.*?^ *```[^\S\n]*$)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
+FILE_NAME = re.compile(r"`?[\w./-]+\.md`?")
+TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 IMAGE = re.compile(r"""(!\[[^\]]*\]\(|\bsrc="|\bsrcset=")([^)"\s]+)""")
 LIST_AFTER_TEXT = re.compile(
     r"^(?! *(?:[-*+]|\d+\.) )(?P<text> *[^\s|#>].*)\n(?=(?:[-*+]|1\.) )", re.MULTILINE
@@ -59,6 +61,8 @@ def _rewritten(text: str, source: str, here: str, forge: str) -> str:
     def link(match: re.Match[str]) -> str:
         words, address = match[1], match[2]
         target = _on_site(address, source, here)
+        if FILE_NAME.fullmatch(words):
+            words = _title(_in_repository(address.partition("#")[0], source)) or words
         if target is not None:
             return f"[{words}]({target})"
         if forge:
@@ -70,6 +74,12 @@ def _rewritten(text: str, source: str, here: str, forge: str) -> str:
         return match[1] + (_on_site(match[2], source, here) or match[2])
 
     return LIST_AFTER_TEXT.sub(r"\g<text>\n\n", IMAGE.sub(image, LINK.sub(link, text)))
+
+
+def _title(path: str) -> str:
+    """What a page of the repository is called; empty where there is none."""
+    found = TITLE.search((ROOT / path).read_text()) if path.endswith(".md") else None
+    return found[1] if found else ""
 
 
 def _in_repository(address: str, source: str) -> str:

@@ -126,6 +126,16 @@ def test_an_empty_environment_checks_and_audits(wheels, tmp_path):
     )
 
 
+def test_the_guide_names_every_extra():
+    table = (ROOT / "docs" / "install.md").read_text()
+    named = {
+        name
+        for row in re.findall(r"^\| (`[^|]+) \|", table, re.MULTILINE)
+        for name in re.findall(r"`([\w-]+)`", row)
+    }
+    assert named == set(PROJECT["project"]["optional-dependencies"])
+
+
 def test_ci_tries_the_declared_versions_with_targets_of_make():
     declared = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["project"]["classifiers"]))
     jobs = yaml.safe_load(WORKFLOW.read_text())["jobs"]

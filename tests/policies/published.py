@@ -1,7 +1,7 @@
 """Checkpoints of others at tiny size, file by file as they are published, and a plain forward pass
 over what they hold.
 
-A layout is what public text says of it (docs/checkpoints.md): the keys of config.json, the names of
+A layout is what public text says of it (docs/diffusion.md): the keys of config.json, the names of
 the weights, the files of the tokenizer. The forward passes know nothing of the package, nor of
 transformers.
 """

@@ -5,7 +5,7 @@ LLaDA (Nie et al. 2025, arXiv:2502.09992) is a Llama without causal mask under o
 (Ye et al. 2025, arXiv:2508.15487) keeps Qwen2's names and predicts place i at place i - 1,
 because it was made from a causal model. The models of dllm (arXiv:2602.22661) are Qwen3, Qwen2
 and Llama without causal mask. SDAR (arXiv:2510.06303) is a Qwen3 that writes block after block,
-and ReFusion (arXiv:2512.13586) one that writes slots. docs/checkpoints.md says where each layout
+and ReFusion (arXiv:2512.13586) one that writes slots. docs/diffusion.md says where each layout
 is from.
 """
 
