@@ -1,31 +1,35 @@
-"""The README's pictures: what `plumbline check` prints on a real log, and the first screen of a
+"""The README's pictures: what `plumbline check` prints of a log, and the first screen of a
 run's report.
 
-    python -m benchmarks.pictures check                  # trains the log first: TRL, a tiny model, length is paid
-    python -m benchmarks.pictures check trl-output       # of a log that exists
+    python -m benchmarks.pictures check
     python -m benchmarks.pictures report runs/mine
 
-Each picture is made for a light and for a dark page, into docs/pictures. Reports need Chromium and
-Playwright.
+Each picture is made for a light and for a dark page, a report's for a telephone, too, into
+docs/pictures. Reports need Chromium and Playwright.
 """
 
 import argparse
 import os
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any, Literal
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = ROOT / "docs" / "pictures"
-COLUMNS = 100
-SCREEN: Any = {"width": 1280, "height": 800}
+LOG = "tests/public_reports/10-openr1-255-format-eats-accuracy"
+COLUMNS = 64  # which a telephone's width still shows
+SCREENS: dict[str, tuple[dict[str, Any], str]] = {
+    "report": ({"viewport": {"width": 1024, "height": 800}}, "#top .grid2"),
+    "report-narrow": (
+        {"viewport": {"width": 390, "height": 800}, "device_scale_factor": 2},
+        "#top figure",
+    ),
+}
+"""Of each picture of a report the page, and what stands at its bottom."""
 MOST_BYTES = 150_000
-JOB = "trl GRPO: length is paid"
 SCHEMES: tuple[Literal["light"], Literal["dark"]] = ("light", "dark")
 # Background, text, and the eight colours of a terminal, as GitHub's light and dark pages have them.
 THEMES = {
@@ -42,33 +46,19 @@ THEMES = {
 }
 
 
-def train_log(folder: Path) -> Path:
-    """A real run of TRL with one fault: the reward pays for length."""
-    from benchmarks.doctors.trl_jobs import jobs
-
-    (job,) = [job for job in jobs(folder / "models") if job.name == JOB]
-    job.make(folder / "log")
-    return folder / "log"
-
-
-def printed(log: Path) -> str:
-    """What a terminal of 100 columns gets from `plumbline check trl-output`, with its control
+def printed() -> str:
+    """What a terminal gets from `plumbline check` of the README's log, with its control
     sequences."""
-    with tempfile.TemporaryDirectory() as place:
-        copy = Path(place) / "trl-output"
-        shutil.copytree(log, copy) if log.is_dir() else shutil.copy(log, copy)
-        environment = {
-            **{name: value for name, value in os.environ.items() if name != "NO_COLOR"},
-            "PYTHONPATH": os.pathsep.join(
-                str(Path(entry).resolve()) for entry in sys.path if entry
-            ),
-            "COLUMNS": str(COLUMNS),
-            "FORCE_COLOR": "1",
-            "TERM": "xterm-256color",
-            "COLORTERM": "",
-        }
-        command = [sys.executable, "-m", "plumbline", "check", copy.name]
-        result = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True)
+    environment = {
+        **{name: value for name, value in os.environ.items() if name != "NO_COLOR"},
+        "PYTHONPATH": os.pathsep.join(str(Path(entry).resolve()) for entry in sys.path if entry),
+        "COLUMNS": str(COLUMNS),
+        "FORCE_COLOR": "1",
+        "TERM": "xterm-256color",
+        "COLORTERM": "",
+    }
+    command = [sys.executable, "-m", "plumbline", "check", LOG]
+    result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     if not result.stdout:
         raise SystemExit(result.stderr)
     return result.stdout
@@ -88,9 +78,10 @@ def terminal(text: str, scheme: str) -> str:
     console = Console(
         record=True, width=COLUMNS, file=StringIO(), force_terminal=True, highlight=False
     )
-    console.print(Text.assemble(("$ ", "dim"), ("plumbline check trl-output", "bold")))
+    console.print(Text.assemble(("$ ", "dim"), (f"plumbline check {LOG}", "bold")))
     console.print(Text.from_ansi(text.rstrip()), end="\n\n")  # the last line is cut at its foot
     svg = console.export_svg(title="", theme=theme, unique_id=f"check-{scheme}")
+    svg = svg.replace("viewBox", 'width="680" viewBox', 1)  # letters of a page's size
     # a frame that a white page shows, too
     svg = svg.replace("rgba(255,255,255,0.35)", "rgba(127,127,127,0.5)")
     svg = re.sub(r"\s*@font-face \{.*?\}", "", svg, flags=re.DOTALL)
@@ -99,8 +90,10 @@ def terminal(text: str, scheme: str) -> str:
     )
 
 
-def first_screen(report: Path, scheme: Literal["light", "dark"]) -> bytes:
-    """A report's first screen as a PNG file of few colours."""
+def first_screen(
+    report: Path, scheme: Literal["light", "dark"], screen: dict[str, Any], last: str
+) -> bytes:
+    """A report from its title to what `last` selects, as a PNG file of few colours."""
     from PIL import Image
     from playwright.sync_api import sync_playwright
 
@@ -115,9 +108,16 @@ def first_screen(report: Path, scheme: Literal["light", "dark"]) -> bytes:
             executable_path=find_chromium(),
             args=["--no-sandbox", "--no-first-run", *quiet],
         )
-        page = browser.new_page(viewport=SCREEN, color_scheme=scheme)
+        page = browser.new_page(color_scheme=scheme, **screen)
         page.goto(report.resolve().as_uri())
-        shot = Image.open(BytesIO(page.screenshot())).convert("RGB")
+        top, bottom = (page.locator(one).first.bounding_box() for one in ("h1", last))
+        if not top or not bottom:
+            raise SystemExit(f"{report}: it has no {last}")
+        start = top["y"] - 16
+        height = bottom["y"] + bottom["height"] + 16 - start
+        clip: Any = {"x": 0, "y": start, "width": screen["viewport"]["width"], "height": height}
+        taken = page.screenshot(clip=clip, full_page=True)
+        shot = Image.open(BytesIO(taken)).convert("RGB")
         browser.close()
     for colours in (256, 128, 64, 32):
         file = BytesIO()
@@ -133,23 +133,20 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("kind", choices=["check", "report"])
-    parser.add_argument(
-        "source", type=Path, nargs="?", help="a log, or the folder of a run with its report"
-    )
+    parser.add_argument("run", type=Path, nargs="?", help="the folder of a run with its report")
     arguments = parser.parse_args()
     PICTURES.mkdir(exist_ok=True)
-    if arguments.kind == "report":
-        if arguments.source is None:
-            parser.error("name the folder of a run")
+    if arguments.kind == "check":
+        text = printed()
         for scheme in SCHEMES:
-            (PICTURES / f"report-{scheme}.png").write_bytes(
-                first_screen(arguments.source / "report.html", scheme)
-            )
+            (PICTURES / f"check-{scheme}.svg").write_text(terminal(text, scheme) + "\n")
         return
-    with tempfile.TemporaryDirectory() as folder:
-        text = printed(arguments.source or train_log(Path(folder)))
-    for scheme in SCHEMES:
-        (PICTURES / f"check-{scheme}.svg").write_text(terminal(text, scheme) + "\n")
+    if arguments.run is None:
+        parser.error("name the folder of a run")
+    for name, (screen, last) in SCREENS.items():
+        for scheme in SCHEMES:
+            picture = first_screen(arguments.run / "report.html", scheme, screen, last)
+            (PICTURES / f"{name}-{scheme}.png").write_bytes(picture)
 
 
 if __name__ == "__main__":

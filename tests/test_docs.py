@@ -210,9 +210,11 @@ def test_pages_for_contributors_and_pictures_are_small():
     assert words([ROOT / "AGENTS.md"]) <= AGENTS_WORDS
     pictures = list((ROOT / "docs" / "pictures").iterdir())
     assert [path.name for path in pictures if path.stat().st_size > PICTURE_BYTES] == []
-    assert {f"{name}-{scheme}" for name in ("check", "report") for scheme in ("light", "dark")} <= {
-        path.stem for path in pictures
-    }
+    assert {
+        f"{name}-{scheme}"
+        for name in ("check", "report", "report-narrow")
+        for scheme in ("light", "dark")
+    } <= {path.stem for path in pictures}
 
 
 def test_the_changelog_has_one_line_an_entry():
