@@ -325,6 +325,16 @@ def test_of_two_the_values_stand_as_they_did(tmp_path):
     assert plain["recipe"] == [["seed", 0, 1]]
 
 
+def test_runs_that_are_compared_show_their_floors_and_ceilings(tmp_path):
+    references = {"reference.test.oracle": [1.0] * 60, "reference.test.blank": [0.1] * 60}
+    stored(tmp_path / "a", {GREEDY: rewards(0.5)} | references)
+    stored(tmp_path / "b", {GREEDY: rewards(0.9)})
+    write_evaluation(tmp_path / "c.json", evaluation(rewards(0.7)))
+    found = compare_paths(tmp_path / "a", tmp_path / "b", tmp_path / "c.json")
+    bounds = [(one.floor, one.ceiling) for member in found.members for one in member.results]
+    assert bounds == [(pytest.approx(0.1), 1.0), (None, None), (None, None)]
+
+
 def test_one_that_is_not_comparable_has_a_row_and_if_none_is_that_is_an_error(tmp_path):
     values = rewards(0.5)
     stored(tmp_path / "a", {GREEDY: values})

@@ -179,7 +179,7 @@ def _results(
                 found.append(
                     _result_of_outcome(run, key)
                     if str(key) in run.summaries
-                    else _results_of_evaluations(run, key)
+                    else _result(run.read_evaluation(key), key, run)
                 )
             except PlumblineError as error:
                 problems.append(error.cause)
@@ -202,15 +202,10 @@ def _result_of_outcome(run: RunRecord, key: EvaluationKey) -> StageResult:
     )
 
 
-def _results_of_evaluations(run: RunRecord, key: EvaluationKey) -> StageResult:
-    """A result of a run that has no outcome yet, from its evaluations."""
-    evaluation = run.read_evaluation(key)
-    beside = read_references(run, key.task, evaluation)
-    return _result(evaluation, key, floor_and_ceiling(evaluation, beside) if beside else {})
-
-
-def _result(evaluation: Evaluation, key: EvaluationKey, around: Mapping[str, Any]) -> StageResult:
-    """An evaluation's result; `around` has floor and ceiling, where they are known."""
+def _result(evaluation: Evaluation, key: EvaluationKey, run: RunRecord | None) -> StageResult:
+    """An evaluation's result, with the floor and the ceiling where it is a run's that has them."""
+    beside = read_references(run, key.task, evaluation) if run else {}
+    around = floor_and_ceiling(evaluation, beside) if beside else {}
     return StageResult(
         **_key_to_dict(key, evaluation.task),
         rubric=evaluation.rubric,
@@ -336,7 +331,7 @@ def compare_paths(first: Path, *others: Path) -> Lineage:
             listed=one.run,
             against="" if one is start else start.name,
             changes=list_changes(start.run, one.run) if start.run and one.run else (),
-            results=tuple(_result(found, key, {}) for key, found in one.evaluations.values()),
+            results=tuple(_result(found, key, one.run) for key, found in one.evaluations.values()),
         )
         for one in sources
     )
