@@ -22,7 +22,7 @@ SMALL = (
 )
 RL = ("rl.steps=1", "rl.prompts_per_step=2")
 CALLED = {
-    "rft": "Rejection sampling",
+    "rft": "Expert iteration",
     "dpo": "DPO",
     "self-distillation": "Distillation",
     "distillation": "Distillation",

@@ -1,9 +1,9 @@
-"""Rejection sampling: supervised learning on the best of a model's own answers.
+"""Expert iteration: supervised learning on the best of a model's own answers.
 
 Rule. Of the G answers to a prompt the `kept` best are kept, each text once; loss = -mean of log p
 over the choices of the kept answers. A step is a round: answers to `rl.prompts_per_step` prompts
 are drawn, and the kept ones learnt for `rl.inner_epochs` epochs in steps of `rl.minibatch` prompts.
-Several rounds are expert iteration.
+One round alone is called rejection sampling, too.
 
 Reason. What the verifier says is used to choose and for nothing else, so there is no ratio to clip,
 and no wrong answer to move away from. What GRPO adds is mainly that groups without a right answer
@@ -50,7 +50,7 @@ class SubsetAlgorithm(Algorithm):
 class Rft(SubsetAlgorithm):
     """Supervised learning on the best answers to each prompt."""
 
-    title = "Rejection sampling"
+    title = "Expert iteration"
 
     name: Literal["rft"] = "rft"
     normaliser: Normaliser = "dapo"
