@@ -1,6 +1,6 @@
 # Two commands for a fresh machine that has Python 3.11, make and the network:
 #   make demo   ten minutes: makes .venv, fetches a real model of 135M (93 MB), trains it on a CPU by SFT and by its own verified
-#               answers, and ends with the verdict, ten answers before and after, and the report. The same command resumes it
+#               answers, and ends with six answers before and after, the verdict, and the report. The same command resumes it
 #   make test   makes .venv, runs the tests but the slow ones (make test-slow: random at length, long runs)
 #   make test-check     those of `plumbline check` alone, without torch: a minute
 #   make test-studies   those of benchmarks/ and experiments/
@@ -61,12 +61,6 @@ demo: demo-started .venv/train.stamp
 	@echo "training: SFT, then rounds of its own answers, of which the verifier keeps the right ones"
 	@$(BIN)/plumbline run strict-json-demo $(DTYPE) --resume
 	@echo
-	@echo "What the checks say of it (plumbline check), and what to do next (plumbline decide):"
-	@echo
-	@$(BIN)/plumbline check runs/strict-json-demo
-	@$(BIN)/plumbline decide runs/strict-json-demo
-	@echo
-	@echo "Report:  runs/strict-json-demo/report.html"
 	@echo "Next, the negative control, which must not rise: the same rounds with answers that nothing checked:"
 	@echo "    make demo-control"
 	@echo "Your own rows and reward:"

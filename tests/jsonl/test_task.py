@@ -5,6 +5,7 @@ import datetime
 import json
 import math
 import re
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from plumbline.evaluation.evaluate import (
 )
 from plumbline.evaluation.score_completions import evaluate_file
 from plumbline.evaluation.summary import summarise, summarise_with_references
+from plumbline.records import Evaluation, Judged
 from plumbline.reports.evaluation_output import detail_tables
 from plumbline.tasks import open_task
 from plumbline.tasks.jsonl.files import Foreign, _as_json
@@ -351,6 +353,18 @@ def test_without_gold_answers_there_is_no_ceiling_and_that_is_said(workplace, tm
     export(task, tmp_path / "out")
     row = json.loads((tmp_path / "out" / "val.jsonl").read_text().splitlines()[0])
     assert [m["role"] for m in row["messages"]] == ["user"]
+
+
+def test_what_has_one_part_and_one_way_to_read_it_is_one_table():
+    row = Judged(
+        id="a", stratum="", completion="x", reward=1.0, parts={"p": 1.0}, readings={}, how="text"
+    )
+    one = Evaluation(
+        source="m", task="t", split="test", rubric="r/1", sampling={}, seed=0, rows=(row,)
+    )
+    assert "read as" not in _rendered(summarise_with_references(one, {}))
+    other = replace(one, rows=(row, replace(row, id="b", how="fence")))
+    assert "read as" in _rendered(summarise_with_references(other, {}))
 
 
 def _rendered(summary):

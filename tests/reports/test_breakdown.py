@@ -180,10 +180,10 @@ def test_a_task_without_a_headline_and_further_splits_has_none_of_it(finished, h
     }
 
 
-def test_one_stage_is_not_enough_and_says_so(tmp_path):
+def test_one_stage_has_no_section_of_it(tmp_path):
     with Run.start(recipe(), tmp_path / "run", resume=False) as run:
         made = evaluation("base", "test", "greedy", BASE, 8, 0, with_kinds)
         run.evaluation(EvaluationKey("base", "test", "greedy"), replace(made, headline=HEADLINE))
-    assert BREAKDOWN in Page(write_report(run).read_text(encoding="utf-8")).headings
+    assert BREAKDOWN not in Page(write_report(run).read_text(encoding="utf-8")).headings
     with (run.folder / "tables" / "breakdown.csv").open() as file:
         assert list(csv.DictReader(file)) == []

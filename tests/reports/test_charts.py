@@ -17,7 +17,6 @@ from plumbline.reports.charts import (
     Points,
     dot_chart,
     line_chart,
-    share_chart,
     smoothed_lines,
 )
 
@@ -176,7 +175,6 @@ def test_hostile_names_are_text_in_every_chart():
             label=HOSTILE,
             references=[(HOSTILE, interval)],
         ),
-        share_chart([(HOSTILE, 1.0, HOSTILE)], label=HOSTILE),
     ]
     for chart in charts:
         root = parsed(chart)
@@ -195,10 +193,16 @@ def test_dot_chart_marks_lie_within_the_axis():
     assert float(mark.get("cx", 0)) == float(axis.get("x2", 0))
 
 
-def test_dot_charts_and_shares_of_nothing_are_well_formed():
+def test_a_dot_chart_of_nothing_is_well_formed():
     parsed(dot_chart([], label="nothing"))
-    parsed(share_chart([], label="nothing"))
-    parsed(share_chart([("a", 0.0, "0 s")], label="no time"))
+
+
+def test_a_mean_without_an_interval_is_a_mark_without_a_bar():
+    rows = [("one", (Mark(Interval(0.5, NAN, NAN, 9), "x"),), "")]
+    root = parsed(dot_chart(rows, label="bare", references=[("oracle", Interval(1, 1, 1, 9))]))
+    assert len(list(root.iter("circle"))) == 1
+    assert not [one for one in root.iter("line") if "bar" in (one.get("class") or "")]
+    assert not list(root.iter("rect")), "an exact line has no band"
 
 
 def test_all_drawings_of_a_report_are_well_formed(html):

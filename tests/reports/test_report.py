@@ -1,6 +1,11 @@
 """The whole report: what it holds for every kind of run, that nothing in it can act, and that it
 stays small."""
 
+import base64
+import hashlib
+import io
+import json
+import math
 import re
 import shutil
 import subprocess
@@ -9,11 +14,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from plumbline.evaluation.statistics import Interval
 from plumbline.records import Judged, Unjudged
+from plumbline.reports.build_tables import changes_tables
 from plumbline.reports.page_sections import HEALTH, values_read
-from plumbline.reports.templating import read_template, render_template
-from plumbline.reports.write import write_report
+from plumbline.reports.templating import POLICY, clip_middle, read_template, render_template
+from plumbline.reports.view import EXAMPLES, RunView
+from plumbline.reports.write import run_summary, write_report
 from plumbline.runs.evaluations import EvaluationKey, write_evaluation
 from plumbline.runs.record import RunRecord
 from plumbline.runs.run import Run
@@ -36,7 +45,7 @@ SECTIONS = [
         "What the checks say",
         "Before and after",
         "Curves",
-        "Strict against lenient",
+        "How answers were read",
         "Parts and strata",
     ),
     *("Samples side by side", "Time and tokens", "Recipe, environment, events"),
@@ -48,6 +57,13 @@ LIGHT, DARK = (
     dict(re.findall(r"--(\w+):(#\w+);", scheme))
     for scheme in read_template("palette.css").split("@media")
 )
+
+
+def answers(run: Run) -> dict:
+    """The data of the page of all answers."""
+    text = (run.folder / "samples.html").read_text(encoding="utf-8")
+    (found,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text)
+    return json.loads(found)
 
 
 def report(run: Run, **arguments) -> tuple[str, Page]:
@@ -105,13 +121,15 @@ def test_nothing_in_it_reaches_out_or_runs(html):
         assert name != "src"
         assert not re.match(r"\s*(https?:|//|javascript:|data:)", value)
         if name == "href":
-            assert re.fullmatch(r"#[a-z]+", value)
+            assert re.fullmatch(r"#[a-z]+|samples.html", value)
     assert "url(" not in html
     assert "@import" not in html
     assert "<script" not in html
     assert "default-src 'none'" in html
     anchors = {value for _, name, value in page.attributes if name == "id"}
-    assert {value[1:] for _, name, value in page.attributes if name == "href"} <= anchors
+    linked = {value[1:] for _, name, value in page.attributes if name == "href" and value[0] == "#"}
+    assert len(SECTIONS) == len(linked)
+    assert linked <= anchors
 
 
 def test_the_same_records_give_the_same_bytes(finished, tmp_path):
@@ -136,7 +154,7 @@ def test_the_same_records_give_the_same_bytes(finished, tmp_path):
 def test_files_are_written_atomically_and_nothing_else_changes(finished):
     assert not list(finished.folder.rglob("*.tmp"))
     names = {path.name for path in finished.folder.iterdir()}
-    assert names - {"report.html", "report.md", "tables"} == {
+    assert names - {"report.html", "report.md", "samples.html", "examples.jsonl", "tables"} == {
         *(
             "recipe.yaml",
             "environment.json",
@@ -152,7 +170,7 @@ def test_files_are_written_atomically_and_nothing_else_changes(finished):
 def test_strict_and_lenient_stand_side_by_side_with_the_count_of_what_is_lost(html):
     text = Page(html).text
     assert "Reward (lenient)" in text
-    assert re.search(r"SFT: strict parsing scores (\d+) of 59 ", text)
+    assert re.search(r"Lost by strict parsing(\d+) → (\d+)of 59 ", text)
     assert "fence+decimal_comma" in text
 
 
@@ -184,7 +202,40 @@ def test_each_value_is_marked_by_what_its_part_earned():
     assert values_read("no JSON", {"SFT": row}) is None
 
 
+def test_where_other_answers_earn_everything_gold_is_one_of_many():
+    right = Judged(
+        id="x",
+        stratum="",
+        completion='{"n": 7, "m": 2}',
+        reward=1.0,
+        parts={},
+        readings={},
+        how="strict",
+    )
+    wrong = replace(right, reward=0.4, completion='{"n": 5, "m": 1}')
+
+    def cells(several):
+        made = values_read('{"n": 5, "m": 3}', {"SFT": wrong, "GRPO": right}, several=several)
+        return made.columns[1].title, [row.cells[2:] for row in made.rows]
+
+    assert cells(several=True) == ("Gold, one of many", [("✓ 5", "✓ 7"), ("1", "✓ 2")])
+    assert cells(several=False) == ("Gold", [("✓ 5", "✓ 7"), ("✗ 1", "✓ 2")])
+
+
+def test_of_a_long_answer_both_ends_are_shown():
+    text = "begin " + "<" * 5000 + " end"
+    shown = clip_middle(text, 300)
+    assert shown.startswith("begin <")
+    assert shown.endswith("< end")
+    left = int(re.search(r"… ([\d,]+) more", shown).group(1).replace(",", ""))
+    assert left == len(text) - len(shown.replace(f"\n… {left:,} more characters …\n", ""))
+    assert clip_middle(text[:50], 5000) == text[:50]
+
+
 def test_without_examples_gold_comes_from_the_oracle_and_no_prompt_is_invented(own):
+    _, kept = report(own)
+    assert PROMPT in kept.text, "the run has them from its first report"
+    (own.folder / EXAMPLES).unlink()
     _, page = report(own)
     assert page.text.count("What was read") == 10
     assert PROMPT not in page.text
@@ -207,7 +258,7 @@ def test_markdown_holds_verdict_tables_and_samples(finished):
     assert "**GRPO raised the " in text
     for heading in (
         "Before and after",
-        "Strict against lenient",
+        "How answers were read",
         "Parts and strata",
         "Samples side by side",
         "Recipe",
@@ -217,6 +268,49 @@ def test_markdown_holds_verdict_tables_and_samples(finished):
 
 
 # -- other runs ------------------------------------------------------------------------------------
+
+
+def test_strata_of_too_few_clusters_have_no_interval_and_others_have(tmp_path):
+    """Each stratum has two wordings, and all together eight."""
+
+    def change(row: Judged) -> Judged:
+        return replace(row, cluster=f"{row.stratum} {int(row.id[-4:]) // 4 % 2}")
+
+    with Run.start(recipe(), tmp_path / "run", resume=False) as run:
+        evaluate_both(run, 64, change)
+        run.finish({"status": "finished"})
+    _, page = report(run)
+    view = RunView(run.record())
+    parts, strata = changes_tables(view.compare_on_each_split())
+    for table, known in ((parts, True), (strata, False)):
+        for row in table.rows:
+            intervals = [cell for cell in row.cells if isinstance(cell, Interval)]
+            assert len(intervals) == 3
+            assert [math.isfinite(one.low) for one in intervals] == [known] * 3
+    assert math.isnan(strata.rows[0].cells[6])
+    assert "n = 64 in 8 clusters" in page.text.replace("\u00a0", " ")
+
+
+def test_bars_of_time_are_as_long_as_their_shares(html, view):
+    cost = html[html.index('<section id="cost">') :]
+    widths = [float(width) for width in re.findall(r'style="width:([\d.]+)%"', cost)]
+    total = sum(view.seconds.values())
+    assert widths == [pytest.approx(100 * one / total, abs=0.06) for one in view.seconds.values()]
+    assert len(set(widths)) == len(widths) > 3
+
+
+def test_the_end_of_a_run_has_answers_first_and_the_verdict_last(finished):
+    shown = io.StringIO()
+    print_to = Console(file=shown, width=200)
+    for part in run_summary(finished.record()).renderables:
+        print_to.print(part)
+    text = shown.getvalue()
+    order = [
+        text.index(one) for one in (PROMPT, "bars from 0.30 to 1.00", "GRPO raised", "checks ")
+    ]
+    assert order == sorted(order)
+    assert text.count(PROMPT) == 6
+    assert len(text[text.index("GRPO raised") :].splitlines()) < 20
 
 
 def test_a_run_in_progress_says_so_with_its_last_step(tmp_path):
@@ -269,19 +363,20 @@ def evaluate_both(run, n, change):
 SAID = {
     only_sft: ["SFT raised the greedy reward on 30 held-out test examples"],
     without_evaluations: [
-        *("No stage has been evaluated yet", "this section fills in when one is"),
-        "the best and the worst rollouts of training step 3",
+        "No stage has been evaluated yet",
+        "All answers on one page",
     ],
-    begun: [
-        "This run is not finished: no step has been recorded yet.",
-        *("No timings have been recorded yet.", "No training step has been recorded yet."),
-    ],
+    begun: ["This run is not finished: no step has been recorded yet."],
     only_references: ["Baseline: constant (floor)"],
-    bare: [
-        "this task does not record a strict and a lenient reading",
-        *("floor and ceiling are unknown", "No part was recorded."),
-    ],
+    bare: ["no baseline and no oracle"],
 }
+LEFT_OUT = {
+    without_evaluations: {"Before and after", "How answers were read", "Parts and strata"},
+    begun: set(SECTIONS[:-1]),
+    only_references: {"Curves", "Time and tokens"},
+    bare: {"How answers were read", "Parts and strata", "Curves"},
+}
+"""Sections that have nothing to say."""
 
 
 @pytest.mark.parametrize("wrote", SAID, ids=lambda wrote: wrote.__name__)
@@ -292,7 +387,7 @@ def test_a_run_of_less_says_what_is_missing(tmp_path, wrote):
         wrote(run)
     _, page = report(run)
     assert [text for text in SAID[wrote] if text not in page.text] == []
-    assert "Before and after" in page.headings[:2]
+    assert not LEFT_OUT.get(wrote, set()) & set(page.headings)
     assert wrote is not only_sft or not ("GRPO" in page.text or "Health of RL" in page.text)
 
 
@@ -315,15 +410,17 @@ def test_episodes_are_shown_turn_by_turn(tmp_path):
             "how": "strict",
         }
         run.sample({**kept, "turns": row.turns, "asked": row.asked})
-        _, training = report(run)
+        report(run)
+        training = answers(run)
         evaluate_both(run, 12, in_turns)
     _, page = report(run)
-    assert training.text.count("Turn 2") == 1
+    assert [row[0] for row in training["rows"]] == ["training"]
     assert page.text.count("Turn 2") == 20, "ten examples before and after"
-    for shown in (training, page):
-        assert "first <b>try</b>" in shown.text
-        assert "Asked before turn 2" in shown.text
-        assert row.asked[0] in shown.text
+    assert "Asked before turn 2" in page.text
+    for shown in (training["texts"][training["rows"][0][4]], page.text):
+        assert "first <b>try</b>" in shown
+        assert row.asked[0] in shown
+    assert len(answers(run)["rows"]) == 1 + 2 * 12
     assert "not fit into" in page.text
     assert not page.wrong
 
@@ -373,9 +470,9 @@ def test_failures_are_counted_and_named(own):
     )
     html, page = report(own)
     table = html[html.index("Mean reward on test [each 95") :]
-    row = re.search(r'<tr><th scope="row">GRPO</th><td>greedy</td>.*?</tr>', table)
+    row = re.search(r'<tr><th scope="row">GRPO</th><td[^>]*>greedy</td>.*?</tr>', table)
     assert row is not None
-    assert row.group().endswith('<td class="num">1</td></tr>')
+    assert row.group().endswith('data-label="Failures">1</td></tr>')
     assert "1 because of ZeroDivisionError: a bug" in page.text
     assert "1 held-out example left out" in page.text
 
@@ -454,6 +551,25 @@ def test_hostile_text_is_text_everywhere(tmp_path):
     assert not set(html) & set("\x00\x07\u202e\u2028")
     assert page.text.count("<script>alert(1)</script>") > 50  # it is all there, as text
     assert all(value.count("(") == 0 for _, name, value in page.attributes if name == "style")
+    check_samples_page(run, rows=40)
+
+
+def check_samples_page(run: Run, rows: int) -> None:
+    """Its only code is ours, by the hash in its own policy; what models wrote is JSON."""
+    text = (run.folder / "samples.html").read_text(encoding="utf-8")
+    page = Page(text)
+    assert text.count("<script") == text.count("</script") == 2
+    assert not [name for _, name, _ in page.attributes if name.startswith("on") or name == "src"]
+    assert "<img" not in text
+    (script,) = re.findall(r"<script>(.*?)</script>", text)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', text)
+    assert policy == f"{POLICY}; script-src 'sha256-{digest}'"
+    assert "innerHTML" not in script
+    data = answers(run)
+    assert len(data["rows"]) == rows
+    assert sum("<script>alert(1)</script>" in data["texts"][row[4]] for row in data["rows"]) > 10
+    assert not set(text) & set("\x00\x07\u202e\u2028")
 
 
 def test_hostile_text_cannot_break_out_of_markdown_or_tables(tmp_path):

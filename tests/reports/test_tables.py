@@ -13,7 +13,7 @@ from plumbline.reports import build_tables
 from plumbline.reports import templating as page
 from plumbline.reports.format_numbers import format_interval
 from plumbline.reports.table_formats import Column, Row, Table
-from plumbline.reports.view import RunView
+from plumbline.reports.view import RunView, oracle_interval
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.run import Run
 from tests.reports.reading import ELEMENTS, Page
@@ -100,7 +100,12 @@ def test_what_was_not_computed_is_a_dash_and_an_empty_csv_cell_never_zero():
     assert "| none | 0 | – | – | – | – | – |" in made.to_markdown()
     assert "none & 0 & -- & -- & -- & -- & --" in made.to_latex()
     assert rows_of(made.to_csv())[1] == ["none", "0", *[""] * 9]
-    assert Page(made.to_html()).texts.count("–") == 5
+    assert Page(table(["model"]).to_html()).texts.count("–") == 5
+
+
+def test_a_page_leaves_out_columns_that_say_nothing():
+    page = Page(table([]).to_html())
+    assert [value for tag, name, value in page.attributes if name == "data-label"] == ["n"]
 
 
 def test_csv_parses_back_to_the_full_numbers():
@@ -362,3 +367,17 @@ def test_a_mean_without_an_interval_stands_alone():
     assert format_interval(t_interval([0.25])) == "0.250"
     assert format_interval(t_interval([0.25]), sign=True) == "+0.250"
     assert format_interval(t_interval([0.2, 0.3])).startswith("0.250 [")
+
+
+def test_an_oracle_that_earns_everything_has_no_interval(view):
+    (oracle,) = [
+        row
+        for row in build_tables.stages_table(view, ["test"]).rows
+        if row.cells[0] == "Oracle (ceiling)"
+    ]
+    assert [format_interval(one) for one in oracle.cells if isinstance(one, Interval)] == [
+        "1.000"
+    ] * 2
+    assert oracle_interval(Interval(0.9, 0.8, 1.0, 9)).low == 0.8
+    baseline = view.evaluations[EvaluationKey("reference", "test", "blank")]
+    assert view.reward(baseline).high > 0

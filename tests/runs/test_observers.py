@@ -142,7 +142,8 @@ class TestLiveView:
 
     def test_sparklines(self):
         assert sparkline([0, 0.5, 1]) == "▁▄█"
-        assert sparkline([2, 2]) == "▁▁"
+        assert sparkline([2, -1]) == "█▁"
+        assert sparkline([0.15, 0.19, 0.55], 0.1, 1.0) == "▁▁▄", "noise looks like no climb"
 
 
 class TestTrackers:

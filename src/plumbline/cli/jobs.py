@@ -220,7 +220,7 @@ def _follow(job: "SentJob", as_json: bool) -> NoReturn:
         from plumbline.reports.write import run_summary
         from plumbline.runs.record import RunRecord
 
-        print_tables(run_summary(RunRecord(folder)), wrap=False)
+        print_tables(*run_summary(RunRecord(folder)).renderables)
     elif outcome.ended == "succeeded":
         print_text(f"{job.spec.out}: finished\n")
         print_text("".join(f"{key:32} {mean:.3f}\n" for key, mean in outcome.rewards.items()))

@@ -262,7 +262,7 @@ def run(
         place = {"folder": str(folder), "report": str(folder / "report.html")}
         print_json(place | (finished.result() or {}))
     else:
-        print_tables(run_summary(finished), wrap=False)
+        print_tables(*run_summary(finished).renderables)
 
 
 @app.command(

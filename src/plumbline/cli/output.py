@@ -19,7 +19,8 @@ def print_json(value: object) -> None:
 
 
 def print_tables(*renderables: Any, wrap: bool = True) -> None:
-    """Print tables and texts; without `wrap`, paths stay in one piece, to be copied.
+    """Print tables and texts; without `wrap`, and of a text that says `no_wrap`, paths stay in one
+    piece, to be copied.
 
     A wrapped line keeps the indent that it begins with. For another program no text is.
     """
@@ -29,8 +30,9 @@ def print_tables(*renderables: Any, wrap: bool = True) -> None:
 
     console = Terminal()
     for renderable in renderables:
-        if not wrap or not isinstance(renderable, Text) or not console.is_terminal:
-            console.print(renderable, soft_wrap=not wrap or isinstance(renderable, Text))
+        is_text = isinstance(renderable, Text)
+        if not wrap or not is_text or renderable.no_wrap or not console.is_terminal:
+            console.print(renderable, soft_wrap=not wrap or is_text)
             continue
         for line in renderable.split():
             indent = len(line) - len(line.plain.lstrip())

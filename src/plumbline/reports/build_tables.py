@@ -1,7 +1,9 @@
 """The tables of a report. The same ones are in the HTML, the Markdown and the files; every row says
 its n."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from plumbline.checks.diagnosis.watch import EVENT
@@ -9,15 +11,14 @@ from plumbline.evaluation.comparison import Comparison, QuantityChange
 from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.statistics import Interval, mean_interval
 from plumbline.evaluation.summary import (
-    LENIENT,
-    STRICT,
     count_rescued,
+    has_both,
     reading_names,
     reward_reading,
 )
 from plumbline.records import Judged, clusters_of, group_by_key
 from plumbline.reports.table_formats import Cell, Cells, Column, Row, Table, read_interval
-from plumbline.reports.view import RunView, stage_name
+from plumbline.reports.view import RunView, oracle_interval, stage_name
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey
 
 SIDES = (Column("before", "Before", "interval"), Column("after", "After", "interval"))
@@ -27,6 +28,8 @@ COUNTS = (
     Column("ties", "Equal", "count"),
 )
 P_HOLM = Column("p", "p (Holm)", "p")
+FEWEST = 3
+"""Clusters of examples, or examples, that an interval needs: two say nothing of a third."""
 
 
 def all_tables(view: RunView) -> list[Table]:
@@ -38,24 +41,17 @@ def all_tables(view: RunView) -> list[Table]:
     watched = [watch_table(view)] if view.watch_outcomes else []
     if view.tasks:
         return [tasks_table(view), *watched, timings_table(view)]
-    comparisons = view.compare_on_each_split()
     tables = [
         stages_table(view, view.splits),
         differences_table(view, view.splits),
-        parts_table(comparisons),
-        strata_table(comparisons),
-    ]
-    tables += [
+        *changes_tables(view.compare_on_each_split()),
         parse_modes_table(view),
         curve_table(view),
         *watched,
         *([timings_table(view)] if view.whole is None else []),
     ]
-    return (
-        [*tables, rise_table(view), breakdown_table(view, view.rises)]
-        if view.has_breakdown
-        else tables
-    )
+    broken = [rise_table(view), breakdown_table(view, view.rises)] if view.has_breakdown else []
+    return [*tables, *broken]
 
 
 # -- several tasks ---------------------------------------------------------------------------------
@@ -137,8 +133,10 @@ def stages_table(view: RunView, splits: Sequence[str]) -> Table:
             *([key.split] if several else []),
             None if is_reference else key.mode,
         ]
-        cells += [summary["n"], view.reward(view.evaluations[key])]
-        cells += [read_interval(summary["readings"].get(name)) for name in readings]
+        read = [read_interval(summary["readings"].get(name)) for name in readings]
+        if key.mode == ORACLE:
+            read = [one and oracle_interval(one) for one in read]
+        cells += [summary["n"], view.reward(view.evaluations[key]), *read]
         cells += [
             summary.get("skill"),
             summary["nonzero_rate"],
@@ -163,7 +161,7 @@ def _source(view: RunView, key: EvaluationKey) -> str:
 
 def differences_table(view: RunView, splits: Sequence[str]) -> Table:
     """Each stage against the one before, and the last against the first, pair by pair."""
-    rows: list[Cells] = []
+    rows: list[tuple[Cells, QuantityChange | None]] = []
     for split in splits:
         for mode in view.modes(split):
             stages = view.evaluated_stages(split, mode)
@@ -172,124 +170,122 @@ def differences_table(view: RunView, splits: Sequence[str]) -> Table:
                 result = view.compare(split, mode, before, after)
                 name = f"{stage_name(before)} → {stage_name(after)}"
                 if isinstance(result, Comparison):
-                    cells = _change_cells(result.reward)
-                    rows.append(
-                        (name, split, mode, cells[0], cells[1].mean, cells[2].mean, *cells[3:])
-                    )
+                    rows.append(((name, split, mode), result.reward))
                 elif result is not None:
-                    rows.append(
-                        (f"{name}: not comparable, {result.cause}", split, mode, *[None] * 8)
-                    )
-    columns = ("stages", "split", "mode", "n", "before", "after", "difference", "p", *COUNTS)
-    return Table.of(
-        "differences", "Paired differences of the same examples [each 95 %]", columns, rows
-    )
+                    rows.append(((f"{name}: not comparable, {result.cause}", split, mode), None))
+    caption = "Paired differences of the same examples [each 95 %]"
+    return _changes_table("differences", caption, ("stages", "split", "mode", "n"), rows, "p")
 
 
 # -- parts, strata and kinds -----------------------------------------------------------------------
 
 
-def parts_table(comparisons: Sequence[Comparison], *, split: bool = True) -> Table:
-    """The parts of the reward before and after; `split` names the split in each row."""
-    return _changes_table("parts", "Part", [(one, one.parts) for one in comparisons], split)
-
-
-def strata_table(comparisons: Sequence[Comparison], *, split: bool = True) -> Table:
-    """The reward before and after by stratum; `split` names the split in each row."""
-    return _changes_table("strata", "Stratum", [(one, one.strata) for one in comparisons], split)
+def changes_tables(comparisons: Sequence[Comparison], *, split: bool = True) -> list[Table]:
+    """The parts of the reward before and after, and the reward by stratum; `split` names the split
+    in each row."""
+    compared = sorted({f"{_stages(one)}, {one.mode}" for one in comparisons})
+    about = f", {' and '.join(compared)} [each 95 %; none of under {FEWEST} clusters]"
+    tables = []
+    for name, title, changed in (
+        ("parts", "part", [(one, one.parts) for one in comparisons]),
+        ("strata", "stratum", [(one, one.strata) for one in comparisons]),
+    ):
+        rows = [
+            ((each.name or "(none)", *([one.split] if split else [])), each)
+            for one, changes in changed
+            for each in changes
+        ]
+        caption = f"Reward by {title}{about if rows else ''}"
+        first = (title, *(["split"] if split else []))
+        tables.append(_changes_table(name, caption, (*first, "n"), rows))
+    return tables
 
 
 def _changes_table(
     name: str,
-    title: str,
-    changed: Sequence[tuple[Comparison, Sequence[QuantityChange]]],
-    split: bool,
+    caption: str,
+    first: Sequence[str],
+    changes: Sequence[tuple[Cells, QuantityChange | None]],
+    p: str | Column = P_HOLM,
 ) -> Table:
-    caption = f"Reward by {title.lower()}"
-    if compared := sorted({f"{_stages(one)}, {one.mode}" for one, _ in changed}):
-        caption += f", {' and '.join(compared)} [each 95 %]"
-    first: list[str | Column] = [title.lower(), *(["split"] if split else [])]
-    rows: list[Cells] = []
-    for one, changes in changed:
-        where = (one.split,) if split else ()
-        rows += [(change.name or "(none)", *where, *_change_cells(change)) for change in changes]
-    return Table.of(name, caption, (*first, "n", *SIDES, "difference", P_HOLM, *COUNTS), rows)
+    rows = [(*named, *(_change_cells(each) if each else [None] * 8)) for named, each in changes]
+    return Table.of(name, caption, (*first, *SIDES, "difference", p, *COUNTS), rows)
 
 
 def rise_table(view: RunView) -> Table:
     """The first stage against the last: a row for each split, reward first, then the task's own
     figures."""
     figures = view.task_headline.figures if view.task_headline else ()
-    rows: list[Cells] = []
+    rows: list[tuple[Cells, QuantityChange | None]] = []
     for one in view.rises:
         changes = {change.name: change for change in one.parts_unadjusted}
         named = [("reward", one.reward)]
         named += [
             (figure.title, changes[figure.part]) for figure in figures if figure.part in changes
         ]
-        rows += [
-            (one.split, name, _stages(one), *_change_cells(change)[:5]) for name, change in named
-        ]
-    columns = ("split", "figure", "stages", "n", *SIDES, "difference", "p")
-    return Table.of("rise", "The first stage against the last, by split [each 95 %]", columns, rows)
+        rows += [((one.split, name, _stages(one)), change) for name, change in named]
+    caption = "The first stage against the last, by split [each 95 %]"
+    return _changes_table("rise", caption, ("split", "figure", "stages", "n"), rows, "p")
 
 
 def breakdown_table(view: RunView, compared: Sequence[Comparison]) -> Table:
     """A row for each split and stratum, and each split and kind."""
     headline = view.task_headline
-    rows: list[Cells] = []
+    by = headline.stratum if headline else "stratum"
+    rows: list[tuple[Cells, QuantityChange | None]] = []
     for one in compared:
-        named = [
-            (headline.stratum if headline else "stratum", change.name, change)
-            for change in one.strata
-        ]
+        rows += [((one.split, by, each.name or "(none)"), each) for each in one.strata]
         if headline is not None:
-            kinds = one.kinds(headline.prefix)
-            named += [
-                (headline.breakdown, change.name.removeprefix(headline.prefix), change)
-                for change in kinds
+            rows += [
+                ((one.split, headline.breakdown, each.name.removeprefix(headline.prefix)), each)
+                for each in one.kinds(headline.prefix)
             ]
-        rows += [
-            (one.split, what, name or "(none)", *_change_cells(change)[:5])
-            for what, name, change in named
-        ]
-    columns = ("split", "by", "name", "n", *SIDES, "difference", P_HOLM)
-    return Table.of(
-        "breakdown",
-        "The first stage against the last, by split and kind [each 95 %]",
-        columns,
-        rows,
-    )
+    caption = "The first stage against the last, by split and kind [each 95 %]"
+    return _changes_table("breakdown", caption, ("split", "by", "name", "n"), rows)
 
 
 def _change_cells(
     change: QuantityChange,
 ) -> tuple[int, Interval, Interval, Interval, float, int, int, int]:
     """The cells under n, before, after, difference, p, and the counts."""
-    pairs = change.paired
-    shown = (pairs.difference.n, change.before, change.after, pairs.difference, pairs.p)
-    return (*shown, pairs.wins, pairs.losses, pairs.ties)
+    pairs, units = change.paired, change.paired.scatter.units
+    before, after, difference = (
+        known_interval(one, units) for one in (change.before, change.after, pairs.difference)
+    )
+    p = pairs.p if units >= FEWEST else math.nan
+    counts = (pairs.wins, pairs.losses, pairs.ties)
+    return (pairs.difference.n, before, after, difference, p, *counts)
+
+
+def known_interval(interval: Interval, units: int) -> Interval:
+    """A mean's interval; of fewer clusters than say anything of others the mean alone."""
+    return interval if units >= FEWEST else replace(interval, low=math.nan, high=math.nan)
 
 
 # -- parse modes -----------------------------------------------------------------------------------
 
 
 def parse_modes_table(view: RunView) -> Table:
-    """How answers had to be read, and what strict and lenient reading pay for them, before and
-    after."""
+    """How answers had to be read, and what each reading pays for them, before and after; no rows
+    where all were read alike."""
+    evaluations = [view.evaluations[key] for key in view.headline_keys]
+    both, names = any(map(has_both, evaluations)), reading_names(evaluations)
+    lost_columns = (
+        Column("lost", "Lost strictly", "count"),
+        Column("right", "of them right", "count"),
+    )
     columns = (
         Column("how", "Read as"),
         "stage",
         Column("n", "Answers", "count"),
         "share",
-        Column(STRICT, "Strict reward", "interval"),
-        Column(LENIENT, "Lenient reward", "interval"),
-        Column("lost", "Lost strictly", "count"),
-        Column("right", "of them right", "count"),
+        *(Column(name, f"{name.capitalize()} reward", "interval") for name in names),
+        *(lost_columns if both else ()),
     )
+    if not both and len({row.how for one in evaluations for row in one.rows}) < 2:
+        evaluations = []
     rows = []
-    for key in view.headline_keys:
-        evaluation = view.evaluations[key]
+    for key, evaluation in zip(view.headline_keys, evaluations, strict=False):
         by_mode = group_by_key((row.how, row) for row in evaluation.rows)
         order = sorted(by_mode, key=lambda how: (-len(by_mode[how]), how))
         modes: list[tuple[str, Sequence[Judged]]] = [
@@ -299,14 +295,13 @@ def parse_modes_table(view: RunView) -> Table:
         for how, judged in (*modes, ("all answers", evaluation.rows)):
             counted = count_rescued(judged, evaluation.form)
             lost = (counted.earning, counted.right) if counted.n else (None, None)
-            pays = (_reading(judged, STRICT), _reading(judged, LENIENT))
             cells = (
                 how,
                 stage_name(key.stage),
                 len(judged),
                 len(judged) / n if n else None,
-                *pays,
-                *lost,
+                *(_reading(judged, name) for name in names),
+                *(lost if both else ()),
             )
             rows.append(Row(cells, "reference" if judged is evaluation.rows else ""))
     where = f" ({view.headline[1]}, {view.headline[0]})" if view.headline else ""
@@ -315,11 +310,10 @@ def parse_modes_table(view: RunView) -> Table:
 
 def _reading(rows: Sequence[Judged], name: str) -> Interval | None:
     having = [row for row in rows if name in row.readings]
-    return (
-        mean_interval([row.readings[name] for row in having], clusters_of(having))
-        if having
-        else None
-    )
+    if not having:
+        return None
+    found = mean_interval([row.readings[name] for row in having], clusters_of(having))
+    return known_interval(found, len({row.cluster or row.id for row in having}))
 
 
 # -- over time -------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ end, not in a legend, and every layer says in a tooltip what it is and how it en
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -108,21 +108,15 @@ def smooth(values: FloatArray, window: int) -> tuple[FloatArray, FloatArray]:
 
     Gaps are left out of the means and stay gaps; near the ends the window is what there is of it.
     """
-    half = window // 2
     finite = np.isfinite(values)
-    filled = np.where(finite, values, 0.0)
-    n = len(values)
-    starts = np.maximum(np.arange(n) - half, 0)
-    ends = np.minimum(np.arange(n) + half + 1, n)
-
-    def windowed(array: FloatArray) -> FloatArray:
-        total = np.concatenate([[0.0], np.cumsum(array)])
-        return np.asarray(total[ends] - total[starts], dtype=np.float64)
-
-    count = windowed(finite.astype(np.float64))
+    filled, half = np.where(finite, values, 0.0), window // 2
+    sums = [
+        np.convolve(one, np.ones(2 * half + 1))[half : half + len(values)]
+        for one in (finite.astype(np.float64), filled, filled**2)
+    ]
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean = windowed(filled) / count
-        variance = np.maximum(windowed(filled**2) / count - mean**2, 0.0) * count / (count - 1)
+        count, mean = sums[0], sums[1] / sums[0]
+        variance = np.maximum(sums[2] / count - mean**2, 0.0) * count / (count - 1)
         width = 1.96 * np.sqrt(variance / count)
     return np.where(finite, mean, np.nan), np.where(finite & (count > 2), width, np.nan)
 
@@ -325,11 +319,10 @@ def line_chart(
     )
 
 
-def wide_chart(layers: Sequence[Layer], label: str, **sizes: int) -> tuple[str, str]:
+def wide_chart(layers: Sequence[Layer], label: str) -> tuple[str, str]:
     """A chart of rewards as wide as the page, and the same one for narrow screens."""
     wide, narrow = (
-        line_chart(layers, label=label, size=replace(size, **sizes), y_range=UNIT)
-        for size in (WIDE, NARROW)
+        line_chart(layers, label=label, size=size, y_range=UNIT) for size in (WIDE, NARROW)
     )
     return wide, narrow
 
@@ -482,7 +475,7 @@ def dot_chart(
 
     Args:
         rows: name, marks, and what stands at the right of each.
-        label: what the figure shows, for those who do not see it.
+        label: what the figure shows, for those who do not see it; the rows are said after it.
         references: vertical lines with their intervals as bands; each has its name in a line of its
             own at the top, so that names never meet.
         x_range: of the axis.
@@ -507,18 +500,4 @@ def dot_chart(
         width=WIDTH,
         height=round(bottom + 36),
         row_height=ROW,
-    )
-
-
-def share_chart(shares: Sequence[tuple[str, float, str]], *, label: str) -> str:
-    """Bars from the left (name, value, and what stands at the right), the longest as long as there
-    is space."""
-    return render_template(
-        "share_chart.svg",
-        shares=shares,
-        label=label,
-        width=WIDTH,
-        longest=max((value for _, value, _ in shares), default=0.0),
-        left=14 + 6.6 * max((len(name) for name, _, _ in shares), default=4),
-        right=WIDTH - 12 - 6.8 * max((len(note) for _, _, note in shares), default=0),
     )

@@ -6,13 +6,11 @@ The figures beside the baselines and the oracle, by stratum, and by kind. What t
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Column as TerminalColumn
-from rich.table import Table as Terminal
 from rich.text import Text
 
 from plumbline.errors import RecipeError
@@ -21,10 +19,11 @@ from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.inspect_log import check_log, write_log
 from plumbline.evaluation.replays import RULE
 from plumbline.evaluation.statistics import Interval
-from plumbline.evaluation.summary import ACCURACY, REWARD, RIGHT, TITLES, summarise_with_references
+from plumbline.evaluation.summary import ACCURACY, REWARD, RIGHT, summarise_with_references
 from plumbline.reports import page_sections
 from plumbline.reports.table_formats import Cell, Column, Row, Table, read_interval
 from plumbline.reports.templating import PageSection, is_page, render_page, render_section
+from plumbline.reports.view import oracle_interval
 from plumbline.runs import output_guard
 from plumbline.runs.evaluations import Replay, is_evaluation, write_evaluation
 from plumbline.storage import dumps, write_text
@@ -105,6 +104,8 @@ def _figures(summary: Mapping[str, Any]) -> Table:
             figures["mean_reward"]["n"],
             *(read_interval(figures[key]) for key in titles),
         ]
+        if name == ORACLE:
+            cells = [oracle_interval(one) if isinstance(one, Interval) else one for one in cells]
         if limits:
             limit = limits.get(name)
             cells += [limit["limit"], "yes" if limit["holds"] else "no"] if limit else [None, None]
@@ -149,14 +150,13 @@ def _interval(values: Mapping[str, Any]) -> str:
 
 
 def detail_tables(summary: Mapping[str, Any]) -> RenderableType:
-    """An evaluation's summary, and tables of what it is broken down by, if the task has figures of
-    its own.
+    """An evaluation's summary, and tables of what it is broken down by. What has one part, or was
+    read in one way, says that no second time.
 
     Args:
         summary: what `evaluation.summary.summarise_with_references` gives.
     """
-    own = set(summary["titles"]) != set(TITLES)
-    apart = summary["prefix"] if own else ""  # the parts below it have a table of their own
+    apart = summary["prefix"]  # the parts below it have a table of their own
     parts = [
         (name, _interval(one))
         for name, one in summary["parts"].items()
@@ -166,16 +166,10 @@ def detail_tables(summary: Mapping[str, Any]) -> RenderableType:
         (name, f"{count} ({count / summary['n']:.1%})")
         for name, count in list(summary["how"].items())[:12]
     ]
-    tables = [
-        _listing(
-            f"{summary['source']} on {summary['task']} {summary['split']}, n = {summary['n']}",
-            _head(summary, own),
-        ),
-        _listing("parts", parts),
-        _listing("how the answers were read", modes, "answers"),
-    ]
-    if not own:
-        return Group(*tables)
+    title = f"{summary['source']} on {summary['task']} {summary['split']}, n = {summary['n']}"
+    tables = [_listing(title, _head(summary))]
+    tables += [_listing("parts", parts)] if len(parts) > 1 else []
+    tables += [_listing("read as", modes, "answers")] if len(modes) > 1 else []
     note = [Text(f"{summary['note']}\n", style="bold yellow")] if summary["note"] else []
     further = [_broken_down(what, summary) for what in summary["by"]]
     return Group(
@@ -186,15 +180,13 @@ def detail_tables(summary: Mapping[str, Any]) -> RenderableType:
     )
 
 
-def _head(summary: Mapping[str, Any], own: bool) -> Iterator[tuple[str, ...]]:
+def _head(summary: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     """Name, value and maybe the style of each row: reward under each reading, floor and ceiling,
     what is amiss."""
     yield "reward", _interval(summary["reward"]), "bold"
-    yield from (
-        (f"  {name} reading", _interval(values)) for name, values in summary["readings"].items()
-    )
-    if not own:
-        yield from ((f"  {name}", _interval(values)) for name, values in summary["strata"].items())
+    if len(summary["readings"]) > 1:
+        for name, values in summary["readings"].items():
+            yield f"  {name} reading", _interval(values)
     yield from (
         (key.replace("_", " "), _interval(one))
         for key, one in summary["figures"].items()
@@ -237,53 +229,40 @@ def _head(summary: Mapping[str, Any], own: bool) -> Iterator[tuple[str, ...]]:
 
 def _listing(
     title: str, rows: Iterable[tuple[str, ...]], values: str = "mean [each 95 %]"
-) -> Terminal:
-    table = Terminal("", TerminalColumn(values, justify="right"), title=title, min_width=64)
-    for name, value, *style in rows:
-        table.add_row(name, value, style="".join(style))
-    return table
+) -> RenderableType:
+    made = [Row((name, value), "".join(style)) for name, value, *style in rows]
+    return Table.of(title, title, (Column("name", ""), Column("value", values)), made).to_rich()
 
 
 def tasks_tables(summaries: Mapping[str, Mapping[str, Any]]) -> RenderableType:
     """`detail_tables` of each task, and below them all tasks' rewards beside their floors and
     ceilings."""
     first = next(iter(summaries.values()))
-    headings = (
-        TerminalColumn(title, justify="right")
-        for title in ("n", "reward [each 95 %]", "best baseline", "oracle")
+    rows = (
+        (name, one["n"], read_interval(one["reward"]), one["floor"], one["ceiling"])
+        for name, one in summaries.items()
     )
-    table = Terminal(
-        "task", *headings, title=f"{first['source']} on {first['split']}", min_width=64
-    )
-    for name, summary in summaries.items():
-        bounds = (summary["floor"], summary["ceiling"])
-        shown = ["-" if bound is None else f"{bound:.3f}" for bound in bounds]
-        table.add_row(name, str(summary["n"]), _interval(summary["reward"]), *shown)
-    return Group(*map(detail_tables, summaries.values()), table)
+    caption = f"{first['source']} on {first['split']} [each 95 %]"
+    table = Table.of("tasks", caption, ("task", "n", "reward", "floor", "ceiling"), rows)
+    return Group(*map(detail_tables, summaries.values()), table.to_rich())
 
 
 def _broken_down(what: str, summary: Mapping[str, Any]) -> RenderableType:
     """One figure with its interval, the others as plain means, which is what 80 columns hold."""
-    values = summary["by"][what]
-    keys = list(next(iter(values.values())))
-    interval = REWARD if REWARD in keys else keys[0]
-    table = Terminal(title=f"by {what}", title_justify="left", box=None, padding=(0, 1, 0, 0))
-    table.add_column(what, no_wrap=True)
-    table.add_column("n", justify="right")
-    for key in keys:
-        words = key.removesuffix("_rate").split("_")
-        widest = max(map(len, words))
-        table.add_column(
-            " ".join(words), justify="right", min_width=widest, no_wrap=key == interval
+    table = _breakdown_table(summary, what)
+    intervals = [column.key for column in table.columns if column.is_interval]
+    whole = REWARD if REWARD in intervals else intervals[0]
+    rows = [
+        Row(
+            tuple(
+                cell.mean if isinstance(cell, Interval) and column.key != whole else cell
+                for column, cell in zip(table.columns, row.cells, strict=True)
+            )
         )
-    for name, found in values.items():
-        shown = {key: Interval(**found[key]) if found[key]["n"] else None for key in keys}
-        cells = [
-            "-" if one is None else f"{one if key == interval else one.mean:.2f}"
-            for key, one in shown.items()
-        ]
-        table.add_row(name, str(found[interval]["n"]), *cells)
-    return table
+        for row in table.rows
+    ]
+    columns = [replace(one, title=one.title.replace(" ", "\n")) for one in table.columns]
+    return Table.of(table.name, f"by {what}", columns, rows).to_rich()
 
 
 # -- what a command writes -------------------------------------------------------------------------

@@ -39,12 +39,12 @@ def format_bounds(interval: Interval, digits: int = 3) -> str:
 
 
 def format_interval(interval: Interval, *, sign: bool = False) -> str:
-    """0.612 [0.560, 0.664], or 0.612 where there is no interval (one seed); the mean of a
-    difference has its sign."""
+    """0.612 [0.560, 0.664], or 0.612 where there is no interval (one seed) or it is exact; the mean
+    of a difference has its sign."""
     if not is_finite(interval.mean):
         return DASH
     mean = format_signed(interval.mean) if sign else format_fixed(interval.mean)
-    return f"{mean} {format_bounds(interval)}" if is_finite(interval.low) else mean
+    return f"{mean} {format_bounds(interval)}" if interval.low < interval.high else mean
 
 
 def format_p(p: float | None) -> str:

@@ -5,12 +5,10 @@ import json
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from plumbline.checks.check import describe_missing_data
 from plumbline.checks.findings_output import list_remedies, summarise_counts
 from plumbline.evaluation.comparison import (
     Comparison,
@@ -22,6 +20,7 @@ from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.replays import RULE as REPLAYED
 from plumbline.evaluation.statistics import Interval
 from plumbline.evaluation.summary import (
+    EARNED,
     LENIENT,
     STRICT,
     count_rescued,
@@ -30,21 +29,21 @@ from plumbline.evaluation.summary import (
     reward_reading,
 )
 from plumbline.policies.options import PretrainedModel
-from plumbline.records import Evaluation, FloatArray, Judged
+from plumbline.records import FloatArray, Judged
 from plumbline.reports import charts
+from plumbline.reports.build_tables import known_interval
 from plumbline.reports.charts import Layer, Mark
 from plumbline.reports.format_numbers import (
     format_count,
     format_duration,
     format_fixed,
-    format_interval,
     format_metric,
     format_signed,
 )
 from plumbline.reports.table_formats import Column, Table
 from plumbline.reports.templating import ChartFigure, clip_html, typeset_minus
 from plumbline.reports.view import RunView, stage_name
-from plumbline.runs.evaluations import REFERENCE, EvaluationKey, Replay
+from plumbline.runs.evaluations import EvaluationKey, Replay
 from plumbline.runs.lineage import RATES
 from plumbline.storage import dumps
 
@@ -107,9 +106,15 @@ def describe_unjudged(view: RunView) -> str:
         row.failure for evaluation in view.evaluations.values() for row in evaluation.unjudged
     )
     said = "; ".join(
-        f"{count} because of {clip_html(cause, 200)[0]}" for cause, count in causes.most_common(3)
+        f"{count} because of {clip_html(cause, 200)}" for cause, count in causes.most_common(3)
     )
     return f"Not judged, over all evaluations: {causes.total()} answers. {said}." if causes else ""
+
+
+def count_examples(view: RunView, key: EvaluationKey) -> str:
+    """How many examples an evaluation is of, and in how many clusters where they are fewer."""
+    n, clusters = (view.summary(key)[name] for name in ("n", "clusters"))
+    return format_count(n) + (f" in {clusters} clusters" if clusters < n else "")
 
 
 def reward_rows(view: RunView, split: str) -> ChartFigure:
@@ -122,31 +127,24 @@ def reward_rows(view: RunView, split: str) -> ChartFigure:
         (n for n in (STRICT, LENIENT) if n in reading_names(evaluations) and n != named),
         None,
     )
-    rows, said = [], []
+    rows = []
     for key, evaluation in zip(keys, evaluations, strict=True):
-        label, reward = f"{stage_name(key.stage)}, {key.mode}", view.reward(evaluation)
+        label, reward = stage_name(key.stage), view.reward(evaluation)
+        label += f", {key.mode}" if len(view.modes(split)) > 1 else ""
         marks = [Mark(reward, f"{named} reading (the reward)" if named else "reward", "c1")]
         readings = view.summary(key)["readings"]
         if second is not None and second in readings:
             marks.append(Mark(Interval(**readings[second]), f"{second} reading", "c2", "hollow"))
         rows.append((label, marks, format_fixed(reward.mean)))
-        said.append(f"{label} {format_interval(reward)}")
-    references = {
-        key.mode: view.reward(view.evaluations[key]) for key in view.reference_keys(split)
-    }
-    best = [
-        (f"best baseline ({mode[:24]})", reward)
-        for mode, reward in references.items()
-        if mode != ORACLE
-    ][-1:]
-    lines = [*best, *((mode, reward) for mode, reward in references.items() if mode == ORACLE)]
-    counts = sorted({len(evaluation.rows) for evaluation in evaluations})
+    bounds = view.bounds(evaluations[-1])
+    lines = [(f"best baseline ({bounds.floor[0][:24]})", bounds.floor[1])] if bounds.floor else []
+    lines += [(ORACLE, bounds.oracle)] if bounds.oracle else []
+    counts = sorted({count_examples(view, key) for key in keys})
     keyed = [("c1", "circle", f"{named} reading, the reward" if named else "reward")]
-    label = f"Mean reward on {split} by stage: {'; '.join(said)}"
     return ChartFigure(
         title=f"Reward on {split}",
-        chart=charts.dot_chart(rows, label=label, references=lines),
-        about=f"n = {', '.join(map(format_count, counts))}; bars are intervals of 95 % each.",
+        chart=charts.dot_chart(rows, label=f"Mean reward on {split} by stage", references=lines),
+        about=f"n = {', '.join(counts)}; bars are intervals of 95 % each.",
         keys=(*keyed, *([("c2", "hollow", f"{second} reading")] if second else [])),
     )
 
@@ -178,6 +176,7 @@ HEALTH: Metrics = {
     "train/kl_teacher": ("KL to the teacher", "nats a token, or an answer in closed form", None),
     "train/learning_rate": ("Learning rate", "as applied", None),
 }
+KL = ("train/kl", "train/kl_teacher")
 SUPERVISED: Metrics = {
     "train/loss": ("Loss", "nats a target token", None),
     **{key: HEALTH[key] for key in ("train/grad_norm", "train/learning_rate")},
@@ -192,12 +191,6 @@ def build_curves(view: RunView) -> tuple[ChartFigure | None, list[Group]]:
     rows = _training_rows(view.metrics.get("rl", []))
     reward = _reward(view, rows) if rows or view.training_evaluations() else None
     return reward, [group for group in _groups(view, rows) if group[2]]
-
-
-def first_curve(view: RunView) -> ChartFigure | None:
-    """The curve of the reward for half of a screen; None where nothing was trained."""
-    whole = build_curves(view)[0]
-    return whole and replace(whole, chart=whole.narrow or whole.chart, narrow="")
 
 
 def _groups(view: RunView, rows: Rows) -> Iterator[Group]:
@@ -229,59 +222,28 @@ def _reward(view: RunView, rows: Rows) -> ChartFigure:
     steps, values = _series(rows, "train/reward")
     inside = view.training_evaluations()
     layers: list[Layer] = []
-    # floor and ceiling on the examples that are evaluated during training
-    for points in list(inside.values())[:1]:
-        bounds = view.bounds(points[-1][1])
-        if bounds.oracle is not None:
-            layers.append(
-                charts.Level(bounds.oracle.mean, f"oracle {format_fixed(bounds.oracle.mean)}")
-            )
-        if bounds.floor is not None:
-            layers.append(
-                charts.Level(
-                    bounds.floor[1].mean,
-                    f"best baseline {format_fixed(bounds.floor[1].mean)}",
-                )
-            )
+    for name, one in view.levels.items():
+        layers.append(charts.Level(one.mean, f"{name} {format_fixed(one.mean)}"))
     layers += charts.smoothed_lines(steps, values, "c1", "train", band=True) if len(steps) else ()
-    notes = [_train_note(view, values)]
+    read = {name: _series(rows, f"train/reading/{name}")[1] for name in (STRICT, LENIENT)}
+    if all(np.isfinite(one).any() for one in read.values()):
+        layers += charts.smoothed_lines(steps, read[STRICT], "c4", "train, strict")
+    rl = view.run.recipe.rl
+    drawn = f" of {rl.prompts_per_step * rl.group_size} rollouts" if rl and not view.whole else ""
+    window = charts.smoothing_window(len(values))
+    line = f", the line means of {window}" if np.isfinite(values).sum() >= charts.SHORT else ""
+    notes = [f"train: single steps{drawn}{line}"] if np.isfinite(values).any() else []
     for (split, mode), points in inside.items():
         style, shape = EVALUATED.get(mode, ("c4", "hollow"))
         intervals = [view.reward(evaluation) for _, evaluation in points]
         name = f"{split} {mode}" if len({other for other, _ in inside}) > 1 else mode
         layers.append(charts.Points([step for step, _ in points], intervals, style, name, shape))
         sizes = sorted({interval.n for interval in intervals})
-        notes.append(
-            f"{mode} answers to {', '.join(map(str, sizes))} examples of {split} with 95 % "
-            "intervals"
-        )
-    label = (
-        "Reward in training and on held-out examples; in training "
-        f"{_describe_ends(values) or 'not recorded'}"
-    )
-    about = "; ".join(note for note in notes if note)
+        notes.append(f"{mode}: {', '.join(map(str, sizes))} examples of {split}")
+    label = f"Reward in training and on held-out examples; in training {_describe_ends(values)}"
     chart, narrow = charts.wide_chart(layers, label)
-    return ChartFigure(
-        title="Reward", about=f"{about[:1].upper() + about[1:]}.", chart=chart, narrow=narrow
-    )
-
-
-def _train_note(view: RunView, values: FloatArray) -> str:
-    if not np.isfinite(values).any():
-        return ""
-    rl = view.run.recipe.rl
-    of = (
-        f" ({rl.prompts_per_step * rl.group_size} rollouts each)"
-        if rl and view.whole is None
-        else ""
-    )
-    of += " (the mean of the tasks' means)" if view.tasks else ""
-    if np.isfinite(values).sum() < charts.SHORT:
-        return f"train: means of single steps{of}"
-    window = charts.smoothing_window(len(values))
-    return (
-        f"dots: means of single training steps{of}; line: mean of {window} steps with its 95 % band"
-    )
+    about = f"{'; '.join(notes)}. Bands and bars are intervals of 95 %."
+    return ChartFigure(title="Reward", about=about, chart=chart, narrow=narrow)
 
 
 def _parts_in_training(rows: Rows) -> Group:
@@ -292,9 +254,8 @@ def _parts_in_training(rows: Rows) -> Group:
     }
     drawn = _small_figures(rows, metrics, band=True)
     left = len(keys) - MOST_PARTS
-    about = _ends_note(rows) + (
-        " Bands are 95 % intervals of the moving means." if len(rows) >= charts.SHORT else ""
-    )
+    bands = " Bands are 95 % intervals of moving means." * (len(rows) >= charts.SHORT)
+    about = _ends_note(rows) + bands
     more = f"{left} more parts are in metrics.jsonl." if left > 0 else ""
     return "Parts of the reward in training", about, drawn, more
 
@@ -303,27 +264,10 @@ def _health(view: RunView, rows: Rows) -> Group:
     failed = any(row.get("train/frac_failed") for row in rows)  # the usual case is 0, and no news
     shown = {key: one for key, one in HEALTH.items() if failed or key != "train/frac_failed"}
     drawn = _small_figures(rows, shown)
-    titles = {figure.title for figure in drawn}
-    missing = [
-        title
-        for key, (title, *_) in shown.items()
-        if title not in titles and not key.startswith("train/kl")
-    ]
     rl = view.run.recipe.rl
-    notes = []
-    if not any(
-        row.get(key) is not None for row in rows for key in ("train/kl", "train/kl_teacher")
-    ):
-        beta = rl.beta if rl is not None else 0
-        none = "rl.beta is 0, so no KL to the start was computed and none is shown."
-        notes.append(f"No KL is recorded, although rl.beta is {beta:g}." if beta > 0 else none)
-    if missing and rows:
-        notes.append(f"Not computed: {', '.join(missing)}.")
-    if rl is not None and rl.inner_epochs == 1:
-        notes.append(
-            "One update is made on each batch, so a ratio differs from 1 by the gap alone."
-        )
-    return "Health of RL", _ends_note(rows), drawn, " ".join(notes)
+    has_kl = any(row.get(key) is not None for row in rows for key in KL)
+    note = "" if has_kl else f"rl.beta is {rl.beta if rl else 0:g}, and no KL was computed."
+    return "Health of RL", _ends_note(rows), drawn, note
 
 
 def _small_figures(rows: Rows, metrics: Metrics, *, band: bool = False) -> list[ChartFigure]:
@@ -350,21 +294,9 @@ def _end_length(n: int) -> int:
 
 
 def _ends_note(rows: Rows) -> str:
-    few = _end_length(len(rows))
-    ends = (
-        f"the mean of its first {few} and of its last {few} values"
-        if few > 1
-        else "its first and its last value"
-    )
-    drawn = "lines are moving means" if few > 1 else "lines join them"
-    dots = (
-        "single steps"
-        if len(rows) <= SMALL_POINTS
-        else f"{SMALL_POINTS} of the steps, evenly spread"
-    )
-    return (
-        f"Beside each name: {ends}. Dots are {dots}, {drawn}; n = {format_count(len(rows))} steps."
-    )
+    few, n = _end_length(len(rows)), format_count(len(rows))
+    ends = f"means of the first {few} and the last {few}" if few > 1 else "the first and the last"
+    return f"Beside each name: {ends} of n = {n} steps."
 
 
 def _describe_ends(values: FloatArray) -> str:
@@ -382,52 +314,6 @@ def _describe_ends(values: FloatArray) -> str:
 # -- strict against lenient ------------------------------------------------------------------------
 
 
-def readings_in_training(view: RunView) -> ChartFigure | None:
-    """The strict and the lenient reward by step; None where neither was recorded."""
-    rows = view.metrics.get("rl", [])
-    layers: list[Layer] = []
-    for name, style in ((STRICT, "c2"), (LENIENT, "c1")):
-        steps, values = _series(rows, f"train/reading/{name}")
-        if not np.isnan(values).all():
-            layers += charts.smoothed_lines(steps, values, style, name, band=True)
-    if not layers:
-        return None
-    chart, narrow = charts.wide_chart(
-        layers, "Strict and lenient reward in training", height=250, right=64
-    )
-    return ChartFigure(
-        title="Both readings in training",
-        about="mean over each step's rollouts; lines are moving means with their 95 % band.",
-        keys=(("c1", "circle", LENIENT), ("c2", "circle", STRICT)),
-        chart=chart,
-        narrow=narrow,
-    )
-
-
-def reading_sentences(view: RunView) -> list[str]:
-    """Of the two stages that the verdict compares: how many answers only the lenient reading
-    pays."""
-    return [
-        _reading_sentence(stage_name(key.stage), view.evaluations[key])
-        for key in view.headline_keys
-    ]
-
-
-def _reading_sentence(stage: str, evaluation: Evaluation) -> str:
-    if not has_both(evaluation):
-        return f"{stage}: this task does not record a strict and a lenient reading."
-    lost = count_rescued(evaluation.rows, evaluation.form)
-    n = format_count(lost.n)
-    if not lost.earning:
-        return f"{stage}: strict parsing scores none of {n} answers as 0 that earns something."
-    right = f"; {format_count(lost.right)} of them are right" if lost.right is not None else ""
-    return (
-        f"{stage}: strict parsing scores {format_count(lost.earning)} of {n} answers as 0 "
-        "although they "
-        f"earn something read leniently{right}."
-    )
-
-
 def lost_by_strict_parsing(view: RunView) -> tuple[str, str] | None:
     """How many answers only the lenient reading pays, before and after, and of how many; None where
     there is none."""
@@ -438,28 +324,10 @@ def lost_by_strict_parsing(view: RunView) -> tuple[str, str] | None:
     if not any(one.earning for one in counts):
         return None
     under = f"of {format_count(counts[-1].n)} answers earn something leniently and 0 strictly"
-    right = [format_count(one.right) for one in counts if one.right is not None]
-    if len(right) == len(counts):
-        under += f"; right ones among them: {' → '.join(right)}"
     return " → ".join(format_count(one.earning) for one in counts), under
 
 
 # -- parts, strata and kinds -----------------------------------------------------------------------
-
-
-def form_sentence(compared: Comparison | None) -> str:
-    """Where the mean difference comes from; empty where no part pays for form."""
-    share = None if compared is None else compared.form_share
-    if compared is None or share is None:
-        return ""
-    total, rest = compared.reward.paired.difference, len(compared.pairs) - share.changed
-    return (
-        f"Of the mean difference of {format_signed(total.mean)}, "
-        f"{format_signed(share.from_changed)} comes from the "
-        f"{format_count(share.changed)} answers whose format parts changed and "
-        f"{format_signed(share.from_rest)} from "
-        f"the {format_count(rest)} whose format stayed as it was."
-    )
 
 
 def changes_figure(
@@ -469,113 +337,87 @@ def changes_figure(
     x_title: str = "mean",
     *,
     prefix: str = "",
-    left: int = 0,
 ) -> ChartFigure:
-    """Before and after as dots. `prefix` is taken from the names; `left` is how many there are
-    where not all are."""
+    """Before and after as dots; `prefix` is taken from the names."""
     before, after = stage_name(compared.before), stage_name(compared.after)
-    rows, said = [], []
+    rows = []
     for change in changed:
         name = change.name.removeprefix(prefix) or "(none)"
-        marks = (Mark(change.before, before, "c2", "hollow"), Mark(change.after, after, "c1"))
+        units = change.paired.scatter.units
+        first, last = (known_interval(one, units) for one in (change.before, change.after))
+        marks = (Mark(first, before, "c2", "hollow"), Mark(last, after, "c1"))
         rows.append((name, marks, typeset_minus(format_signed(change.paired.difference.mean))))
-        said.append(
-            f"{name} {format_fixed(change.before.mean)} to {format_fixed(change.after.mean)}"
-        )
     return ChartFigure(
         title=title,
-        chart=charts.dot_chart(
-            rows, label=f"{title}, before and after: {'; '.join(said)}", x_title=x_title
-        ),
+        chart=charts.dot_chart(rows, label=title, x_title=x_title),
         about="Intervals of 95 % each; the difference at the right.",
         keys=(("c2", "hollow", before), ("c1", "circle", after)),
-        more=f"The first {len(changed)} of {left}." if left > len(changed) else "",
     )
 
 
 # -- samples and replays ---------------------------------------------------------------------------
 
 MOST_VALUES, MOST_MISTAKES = 14, 30
-
-
-def best_and_worst_rollouts(view: RunView) -> list[Judged]:
-    """The two best and the two worst rollouts of the last recorded step of training."""
-    latest = [
-        row
-        for row in view.samples
-        if row["step"] == view.samples[-1]["step"] and row["reward"] is not None
-    ]
-    ranked = sorted(latest, key=lambda row: (-row["reward"], row["id"]))
-    return [
-        Judged(
-            id=row["id"],
-            stratum="",
-            completion=row["text"],
-            reward=row["reward"],
-            parts=row["parts"],
-            readings={},
-            how=row["how"],
-            truncated=row.get("finish") == "length",
-            turns=tuple(row.get("turns", ())),
-            asked=tuple(row.get("asked", ())),
-        )
-        for row in (ranked if len(ranked) <= 4 else [*ranked[:2], *ranked[-2:]])
-    ]
+MARKS = {1.0: "✓ ", 0.0: "✗ "}
 
 
 def side_by_side_answers(
     view: RunView, compared: Comparison
 ) -> list[tuple[PickedExample, str, str | None, Table | None]]:
     """The examples that are shown, each with its prompt and its gold answer, as far as known, and
-    its values.
-
-    The gold answer is that of the example where it is given, else what the oracle answered.
-    """
-    oracle = view.evaluations.get(EvaluationKey(REFERENCE, compared.split, ORACLE))
-    golds = {row.id: row.completion for row in oracle.rows} if oracle else {}
-    golds |= {name: one.gold for name, one in view.examples.items() if one.gold is not None}
+    its values."""
+    several = accepts_several(view, compared)
     before, after = stage_name(compared.before), stage_name(compared.after)
     shown = []
     for picked in select_examples(compared):
-        name = picked.after.id
-        messages = view.examples[name].messages if name in view.examples else ()
-        prompt = next((m["content"] for m in reversed(messages) if m["role"] == "user"), "")
-        gold = golds.get(name)
-        shown.append(
-            (picked, prompt, gold, values_read(gold, {before: picked.before, after: picked.after}))
-        )
+        prompt, gold = view.texts.get(picked.after.id, ("", None))
+        read = values_read(gold, {before: picked.before, after: picked.after}, several=several)
+        shown.append((picked, prompt, gold, read))
     return shown
 
 
-def values_read(gold: str | None, answers: Mapping[str, Judged]) -> Table | None:
-    """Where the gold answer is a JSON object: each of its values beside the answered ones, with
-    what a part earned."""
+def accepts_several(view: RunView, compared: Comparison) -> bool:
+    """Whether an answer that is not the gold one earned everything: then that is one of many."""
+    return any(
+        row.reward >= EARNED and _content(row.completion) != _content(gold)
+        for pair in compared.pairs
+        for row in pair
+        if (gold := view.texts.get(row.id, ("", None))[1]) is not None
+    )
+
+
+def values_read(
+    gold: str | None, answers: Mapping[str, Judged], *, several: bool = False
+) -> Table | None:
+    """Where the gold answer is a JSON object: each of its values beside the answered ones, which
+    are right or wrong by their part, the reward, or where there are not `several` the gold one."""
     wanted = _object(gold)
     said = {name: _object(row.completion) for name, row in answers.items()}
     rows = []
     for key, value in list(wanted.items())[:MOST_VALUES]:
-        cells = [clip_html(key, 120)[0], _value(value)]
+        cells = [clip_html(key, 120), _value(value)]
         for name, row in answers.items():
+            there = key in said[name]
             earned = row.parts.get(key)
-            mark = (
-                ""
-                if earned is None
-                else "✓ "
-                if earned == 1
-                else "✗ "
-                if earned == 0
-                else f"{earned:.2f} "
-            )
+            if earned is None and (row.reward >= EARNED or (there and said[name][key] == value)):
+                earned = 1.0
+            elif earned is None and not several:
+                earned = 0.0
             # Read leniently, a text that is no JSON may have said it all the same; it stands below.
             absent = "(not said)" if said[name] else "(no plain JSON)"
-            cells.append(mark + (_value(said[name][key]) if key in said[name] else absent))
+            mark = "" if earned is None else MARKS.get(earned, f"{earned:.2f} ")
+            cells.append(mark + (_value(said[name][key]) if there else absent))
         rows.append(cells)
     columns = (
         Column("key", "What is asked"),
-        Column("gold", "Gold"),
+        Column("gold", "Gold, one of many" if several else "Gold"),
         *(Column(name, name) for name in answers),
     )
     return Table.of("read", "What was read, ✓ right, ✗ wrong", columns, rows) if rows else None
+
+
+def _content(text: str) -> object:
+    return _object(text) or text.strip()
 
 
 def _object(text: str | None) -> dict[str, Any]:
@@ -590,7 +432,7 @@ def _object(text: str | None) -> dict[str, Any]:
 def _value(value: object) -> str:
     return clip_html(
         value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), 300
-    )[0]
+    )
 
 
 def replays(view: RunView) -> dict[str, Sequence[Replay]]:
@@ -603,40 +445,34 @@ def replays(view: RunView) -> dict[str, Sequence[Replay]]:
 
 def mistakes_table(replay: Replay) -> Table:
     """What a replayed episode got wrong."""
-    wrong = (
-        [clip_html(cell, 300)[0] for cell in (m.what, m.expected, m.received)]
-        for m in replay.mistakes
-    )
-    return Table.of(
-        "mistakes", "What is wrong", ("what", "expected", "received"), list(wrong)[:MOST_MISTAKES]
-    )
+    wrong = [
+        tuple(clip_html(cell, 300) for cell in (one.what, one.expected, one.received))
+        for one in replay.mistakes[:MOST_MISTAKES]
+    ]
+    return Table.of("mistakes", "What is wrong", ("what", "expected", "received"), wrong)
 
 
 # -- what the checks and the recipe say ------------------------------------------------------------
 
 
+def count_facts(view: RunView) -> Facts:
+    """Of each stage how many findings there are and how many checks are clear."""
+    return [
+        (stage_name(one.context.name), summarise_counts(one.findings, one.clear, one.not_run))
+        for one in view.examinations
+    ]
+
+
 def check_facts(view: RunView) -> Facts:
-    """Stage by stage: each finding with causes and remedy, then how many checks are clear and which
-    were not done."""
-    said = []
-    for one in view.examinations:
-        stage = stage_name(one.context.name)
-        said += [
-            (
-                f"{stage}, {each.level}",
-                " · ".join([f"{each.what} ({each.check})", *list_remedies(each, ours=True)]),
-            )
-            for each in one.findings
-        ]
-        said.append((stage, summarise_counts(one.findings, one.clear, one.not_run) + "."))
-        if one.not_run:
-            said.append(
-                (
-                    f"{stage}, skipped",
-                    f"by the data that is missing: {describe_missing_data(one.not_run)}",
-                )
-            )
-    return said
+    """Each finding with causes and remedy, then the counts of each stage."""
+    return [
+        (
+            f"{stage_name(one.context.name)}, {each.level}",
+            " · ".join([f"{each.what} ({each.check})", *list_remedies(each, ours=True)]),
+        )
+        for one in view.examinations
+        for each in one.findings
+    ] + count_facts(view)
 
 
 def next_facts(view: RunView) -> Facts:
@@ -653,11 +489,6 @@ def next_facts(view: RunView) -> Facts:
         )
         for one in decision.answers
     ]
-    said = {
-        "Because": decision.because,
-        "Inside the noise": decision.noise,
-        "What would decide it": decision.needs,
-    }
     changes = [
         (f"Next: {key}", f"{dumps(one.to)}, because {one.because}")
         for key, one in decision.changes.items()
@@ -665,7 +496,7 @@ def next_facts(view: RunView) -> Facts:
     return [
         *asked,
         ("Scenario", f"{decision.scenario}. {decision.says}"),
-        *((name, "; ".join(lines)) for name, lines in said.items() if lines),
+        *([("What would decide it", "; ".join(decision.needs))] if decision.needs else []),
         *changes,
     ]
 
@@ -682,64 +513,25 @@ COMMANDS = (
 )
 
 
-def seconds_figure(view: RunView) -> ChartFigure:
-    """Where the recorded seconds went."""
-    total = sum(view.seconds.values())
-    shares = [
-        (
-            f"{stage_name(stage)}, {work}",
-            seconds,
-            format_duration(seconds) + (f" · {seconds / total * 100:.0f} %" if total else ""),
-        )
-        for (stage, work), seconds in view.seconds.items()
-    ]
-    label = "Seconds by kind of work: " + "; ".join(f"{name} {note}" for name, _, note in shares)
-    about = (
-        "recorded seconds of training steps; loading models and the evaluations after each stage "
-        "are not in them."
-    )
-    return ChartFigure(title="Time", about=about, chart=charts.share_chart(shares, label=label))
-
-
 def token_facts(view: RunView) -> Facts:
     """Counts of what was generated and trained on, and the speed where both are known."""
     found = [("Training, recorded", format_duration(sum(view.seconds.values())))]
     drawn = [int(row["tokens"]) for row in view.samples if isinstance(row.get("tokens"), int)]
     if drawn:
-        found.append(
-            (
-                "RL rollouts",
-                f"{format_count(len(drawn))} with {format_count(sum(drawn))} tokens",
-            )
-        )
-        found.append(("Mean length", f"{format_fixed(sum(drawn) / len(drawn), 1)} tokens"))
-        seconds = view.seconds.get(("rl", "rollouts"), 0.0)
-        if seconds > 0:
-            found.append(
-                (
-                    "Sampling speed",
-                    f"{format_count(round(sum(drawn) / seconds))} tokens a second",
-                )
-            )
-    peaks: dict[str, float] = {}
+        told = f"{format_count(len(drawn))} with {format_count(sum(drawn))} tokens"
+        found.append(("RL rollouts", f"{told}, {format_fixed(sum(drawn) / len(drawn), 1)} each"))
+        if seconds := view.seconds.get(("rl", "rollouts")):
+            speed = format_count(round(sum(drawn) / seconds))
+            found.append(("Sampling speed", f"{speed} tokens a second"))
     for stage, timed in view.run.timings.items():
-        if used := [
-            row["memory/peak_gb"] for row in timed if row.get("memory/peak_gb") is not None
-        ]:
-            peaks[stage] = max(used)
-    found += [
-        (f"{stage_name(stage)}, peak memory", f"{format_fixed(peak, 2)} GB")
-        for stage, peak in peaks.items()
-    ]
+        used = [row["memory/peak_gb"] for row in timed if row.get("memory/peak_gb") is not None]
+        if used:
+            found.append((f"{stage_name(stage)}, peak memory", f"{format_fixed(max(used), 2)} GB"))
     for stage, rows in view.metrics.items():
         shown = [row["train/tokens"] for row in rows if row.get("train/tokens") is not None]
         if shown:
-            found.append(
-                (
-                    f"{stage_name(stage)} tokens",
-                    f"{format_count(int(sum(shown)))} in {len(shown)} steps",
-                )
-            )
+            told = f"{format_count(int(sum(shown)))} in {len(shown)} steps"
+            found.append((f"{stage_name(stage)} tokens", told))
     return found
 
 
@@ -761,42 +553,21 @@ def identity_facts(view: RunView) -> Facts:
         ("Model", hide_folder(view, model)),
         ("Weights trained", f"LoRA of rank {lora.rank}" if lora else "all"),
     ]
-    if isinstance(likelihood := view.run.environment.get("likelihood"), dict):
-        exact = "exact: every choice that was sampled" if likelihood.get("exact") else "not exact"
-        found.append(("Log-probability", f"{likelihood.get('kind')}, {exact}"))
-    if recipe.sft is not None:
-        length = (
-            f"{recipe.sft.steps} steps" if recipe.sft.steps else f"{recipe.sft.epochs:g} epochs"
-        )
-        length += _budget(recipe.sft.seconds)
-        rate = _learning_rate(view, "sft", recipe.sft.optimiser.learning_rate)
-        found.append(("SFT", f"{length} of {recipe.sft.batch_size}, {rate}"))
-    if recipe.rl is not None:
-        rl = recipe.rl
-        length = f"{rl.algorithm.name}, {rl.steps} steps{_budget(rl.seconds)}"
-        length += f" of {rl.prompts_per_step} prompts × {rl.group_size} answers"
-        found.append(
-            (
-                stage_name("rl"),
-                f"{length}, {_learning_rate(view, 'rl', rl.optimiser.learning_rate)}, beta {rl.beta:g}",
-            )
-        )
+    for stage, section in (("sft", recipe.sft), ("rl", recipe.rl)):
+        if section is not None:
+            rate = section.optimiser.learning_rate
+            found.append((stage_name(stage), f"lr {rate:g}{_earlier_rates(view, stage)}"))
     return found
 
 
-def _budget(seconds: float | None) -> str:
-    return "" if seconds is None else f" or {format_duration(seconds)} of processor time"
-
-
-def _learning_rate(view: RunView, stage: str, rate: float) -> str:
-    """A stage's learning rate, and what it was before a resume changed it."""
-    changed = [
-        event
+def _earlier_rates(view: RunView, stage: str) -> str:
+    """What a stage's learning rate was before a resume changed it."""
+    past = ", ".join(
+        f"{event.get('old')} before step {event.get('step')}"
         for event in view.run.events
-        if event.get("kind") == "changed" and event.get("key") == RATES[stage]
-    ]
-    past = ", ".join(f"{event.get('old')} before step {event.get('step')}" for event in changed)
-    return f"lr {rate:g}" + (f" ({clip_html(past, LONGEST)[0]})" if past else "")
+        if (event["kind"], event.get("key")) == ("changed", RATES[stage])
+    )
+    return clip_html(f" ({past})", LONGEST) if past else ""
 
 
 def hide_folder(view: RunView, text: str) -> str:
@@ -811,33 +582,23 @@ def hide_folder(view: RunView, text: str) -> str:
 
 
 def environment_facts(view: RunView) -> Facts:
-    """Versions and machine, nested keys joined."""
-    return [(key, hide_folder(view, value)) for key, value in _flatten(view.run.environment)][:60]
+    """Versions and machine; how engines set themselves up is in environment.json alone."""
+    shown = {k: v for k, v in view.run.environment.items() if k not in {"engine", "likelihood"}}
+    return [(key, hide_folder(view, _join_values(value))) for key, value in shown.items()][:60]
 
 
-def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    for key, value in values.items():
-        name = f"{prefix}{key}"
-        if (
-            isinstance(value, dict)
-            and value
-            and not any(isinstance(v, (dict, list)) for v in value.values())
-        ):
-            yield name, ", ".join(f"{k} {v}" for k, v in value.items())
-        elif isinstance(value, dict) and value and len(prefix) < 60:
-            yield from _flatten(value, f"{name}.")
-        elif key == "command" and isinstance(value, list):
-            yield name, shlex.join(map(str, value))
-        else:
-            yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+def _join_values(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_value(one)}" for key, one in value.items() if one != "")
+    return shlex.join(map(str, value)) if isinstance(value, list) else _value(value)
 
 
 def event_facts(view: RunView) -> Facts:
     """When, and what; the first ones, clipped."""
     return [
         (
-            clip_html(str(event.get("time", "")), 120)[0],
-            clip_html(f"{event['kind']}: {hide_folder(view, event['message'])}", LONGEST * 2)[0],
+            clip_html(str(event.get("time", "")), 120),
+            clip_html(f"{event['kind']}: {hide_folder(view, event['message'])}", LONGEST * 2),
         )
         for event in view.run.events[:MOST_EVENTS]
     ]

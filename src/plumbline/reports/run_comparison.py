@@ -18,7 +18,7 @@ from plumbline.evaluation.statistics import Interval
 from plumbline.recipe import Recipe
 from plumbline.records import group_by_key
 from plumbline.reports.charts import Layer, Mark, dot_chart, numbers_of, smoothed_lines, wide_chart
-from plumbline.reports.format_numbers import format_duration, format_fixed, is_finite
+from plumbline.reports.format_numbers import format_duration, format_fixed
 from plumbline.reports.table_formats import Cells, Column, Row, Table
 from plumbline.reports.templating import ChartFigure, render_page, render_section
 from plumbline.runs.lineage import changes_text
@@ -271,11 +271,6 @@ def _figure(title: str, rubric: str, runs: dict[str, list[StageResult]]) -> Char
         for name, results in list(runs.items())[:MOST]
     ]
     every = [one for results in runs.values() for one in results]
-    label = f"{title}: reward by run; " + ", ".join(
-        f"{name} {format_fixed(one.reward.mean)} {one.mode}"
-        for name, results in runs.items()
-        for one in results
-    )
     left = len(runs) - MOST
     marks = {one.mode: _mark(one) for one in every}
     bounds = []
@@ -288,7 +283,7 @@ def _figure(title: str, rubric: str, runs: dict[str, list[StageResult]]) -> Char
         about="mean reward [each 95 %]",
         keys=tuple((mark.style, mark.shape, mode) for mode, mark in marks.items()),
         more=" ".join(text for text in (rubric, f"{left} more below" if left > 0 else "") if text),
-        chart=dot_chart(rows, label=label, references=bounds),
+        chart=dot_chart(rows, label=f"{title}: reward by run", references=bounds),
     )
 
 
@@ -315,48 +310,21 @@ def sweep_table(rows: Outcomes) -> Terminal:
             )
         for mode, values in row.items():
             if isinstance(values, dict):
-                change = f"{Interval(values['difference'], values['low'], values['high'], values['n']):+.3f}"
-                cells = (
-                    row["variant"],
-                    mode,
-                    values["before"],
-                    values["after"],
-                    change,
-                    values["p_value"],
-                )
-                made.append(Row((*cells, values["n"], row["kl"])))
-    columns = (
-        Column("variant", "variant"),
-        Column("asked", "asked"),
-        Column("before", "before", "number"),
-        Column("after", "after", "number"),
-        Column("difference", "difference [each 95 %]", "change"),
-        Column("p", "p", "number", 4),
-        Column("n", "n", "count"),
-        Column("kl", "last KL", "number", 4),
-    )
+                change = Interval(*(values[key] for key in ("difference", "low", "high", "n")))
+                cells = (values["before"], values["after"], change, values["p_value"], values["n"])
+                made.append(Row((row["variant"], mode, *cells, row["kl"])))
+    kl = Column("kl", "last KL", "number", 4)
     split = next(row["split"] for row in rows if "split" in row)
-    return Table(
-        "sweep", f"last stage against the one before, on {split}", columns, tuple(made)
-    ).to_rich(only_first=True)
+    caption = f"last stage against the one before, on {split} [each 95 %]"
+    columns = ("variant", "asked", "before", "after", "difference", "p", "n", kl)
+    return Table.of("sweep", caption, columns, made).to_rich(only_first=True)
 
 
 def seeds_terminal(summed: Outcomes) -> Terminal:
-    """What seeds came to together (n counts seeds) and each by itself (n counts examples)."""
+    """`seeds_table` without p, which 80 columns hold."""
     table = seeds_table(summed)
-    rows = []
-    for row in table.rows:
-        *cells, change, n, _ = row.cells
-        assert isinstance(change, Interval)
-        said = f"{change:+.3f}" if is_finite(change.low) else f"{change.mean:+.3f}"
-        rows.append(Row((*cells, said, n), row.style))
-    title = (
-        "over seeds: the mean of their differences, with Student's interval, each 95 %; below it "
-        "each seed's own"
-    )
-    return replace(table, caption=title, columns=table.columns[:-1], rows=tuple(rows)).to_rich(
-        only_first=True
-    )
+    rows = (Row(row.cells[:-1], row.style) for row in table.rows)
+    return replace(table, columns=table.columns[:-1], rows=tuple(rows)).to_rich(only_first=True)
 
 
 def seeds_table(summed: Outcomes) -> Table:

@@ -75,7 +75,7 @@ class Column:
     def exact(self, cell: Cell) -> tuple[str | int | float, ...]:
         """The cells of a CSV file: numbers in full, and nothing where nothing was computed."""
         if isinstance(cell, Interval):
-            return (cell.mean, cell.low, cell.high) if is_finite(cell.mean) else ("", "", "")
+            return tuple(one if is_finite(one) else "" for one in (cell.mean, cell.low, cell.high))
         if isinstance(cell, str):
             return (templating.escape_csv(cell),)
         return (cell,) if is_finite(cell) else ("",) * (3 if self.is_interval else 1)
@@ -147,7 +147,8 @@ class Table:
             )
 
     def to_html(self, limit: int = 60) -> str:
-        """A table in a box of its own that scrolls sideways on a phone; at most `limit` rows."""
+        """A table of at most `limit` rows, which a phone shows as blocks; columns that say nothing
+        are left out."""
         return templating.render_template("table", table=self, limit=limit)
 
     def to_markdown(self) -> str:
@@ -201,14 +202,16 @@ class Table:
     def to_rich(self, *, only_first: bool = False) -> Terminal:
         """For a terminal; where it is narrow, texts are broken (or those of the first column), and
         numbers are not."""
-        shown = Terminal(
-            title=self.caption or None, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True
-        )
+        title = Text(make_visible(self.caption)) if self.caption else None
+        shown = Terminal(title=title, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
         for index, column in enumerate(self.columns):
             text = column.kind == "text"
             whole = not text or (only_first and index > 0)
             shown.add_column(
-                column.title, justify="left" if text else "right", no_wrap=whole, overflow="fold"
+                Text(column.title),
+                justify="left" if text else "right",
+                no_wrap=whole,
+                overflow="fold",
             )
         for row in self.rows:
             cells = (Text(make_visible(column.text(cell))) for column, cell in self._pairs(row))

@@ -2,6 +2,7 @@
 forbids both)."""
 
 import base64
+import hashlib
 import html as markup
 import re
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from plumbline.errors import make_visible, to_visible_line
 from plumbline.evaluation import comparison
 from plumbline.evaluation.statistics import skill
 from plumbline.reports import format_numbers
-from plumbline.storage import open_regular
+from plumbline.storage import dumps, open_regular
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -70,13 +71,25 @@ def is_page(path: Path) -> bool:
         return GENERATOR.encode() in file.read(1000)
 
 
-def render_page(title: str, sections: Sequence[PageSection]) -> str:
-    """The whole file."""
+def render_page(title: str, sections: Sequence[PageSection], data: object = None) -> str:
+    """The whole file; with `data`, which is JSON, our script may read it and nothing else runs."""
     # Text of models is escaped, so that only the replays can have written this.
     policy = POLICY + (
         PICTURES if any('<img src="data:' in section.body for section in sections) else ""
     )
-    return render_template("page.html", title=title, sections=sections, policy=policy)
+    script = "" if data is None else read_template("samples.js")
+    if script:
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        policy += f"; script-src 'sha256-{digest}'"
+    return render_template(
+        "page.html",
+        title=title,
+        sections=sections,
+        policy=policy,
+        script=script,
+        # in a script nothing is escaped, so no element can begin in it
+        data=dumps(data).replace("<", "\\u003c"),
+    )
 
 
 def render_section(anchor: str, heading: str, template: str = "", **values: object) -> PageSection:
@@ -123,15 +136,15 @@ def _environment() -> "Environment":
         "c": format_coordinate,
         "typeset": typeset,
         "minus": typeset_minus,
+        "clipped": clip_html,
+        "ends": clip_middle,
         "code": render_code,
     }
-    made.filters["clipped"] = lambda text, limit: clip_html(text, limit)[0]
     made.filters["base64"] = lambda data: base64.b64encode(data).decode()
     made.globals |= {
         "numbers": format_numbers,
         "comparison": comparison,
         "skill": skill,
-        "clip_html": clip_html,
         "zip": zip,
         "RECIPE": RECIPE,
     }
@@ -149,11 +162,9 @@ def typeset(text: str) -> str:
     return RELATION.sub("\\1\u00a0\\2\u00a0", MINUS.sub("\u2212", text))
 
 
-def render_code(text: str, limit: int | None = None) -> str:
-    """A code block of Markdown; a text that is longer than `limit` is clipped, and what is left out
-    is counted."""
-    shown, left = (text, 0) if limit is None else clip_html(text, limit)
-    return Markup(fence_markdown(shown + (f"\n… {left:,} more characters" if left else "")))
+def render_code(text: str, limit: int = 10**9) -> str:
+    """A code block of Markdown, of a text that is longer than `limit` both ends."""
+    return Markup(fence_markdown(clip_middle(text, limit)))
 
 
 def typeset_minus(text: str) -> str:
@@ -196,17 +207,25 @@ def escape_html(text: object) -> Markup:
     return Markup(markup.escape(make_visible(str(text)), quote=True))
 
 
-def clip_html(text: str, limit: int) -> tuple[str, int]:
-    """The beginning of a text whose HTML is at most `limit` bytes, and how many characters are left
-    out."""
+def clip_html(text: str, limit: int) -> str:
+    """The beginning of a text whose HTML is at most `limit` bytes."""
     if len(text) * 12 <= limit:  # no character needs more
-        return text, 0
+        return text
     size = 0
     for index, character in enumerate(text):
         size += len(escape_html(character).encode())
         if size > limit:
-            return text[:index], len(text) - index
-    return text, 0
+            return text[:index]
+    return text
+
+
+def clip_middle(text: str, limit: int) -> str:
+    """Both ends of a text whose HTML is over `limit` bytes, and how many characters lie between
+    them."""
+    if clip_html(text, limit) == text:
+        return text
+    first, last = clip_html(text, limit // 2), clip_html(text[::-1], limit // 2)[::-1]
+    return f"{first}\n… {len(text) - len(first) - len(last):,} more characters …\n{last}"
 
 
 def escape_markdown(text: str) -> str:

@@ -28,7 +28,7 @@ VERBS = {"rise": "raised", "fall": "lowered", "same": "did not change"}
 UNKNOWN = "cannot be shown to have changed"
 MARGIN = 0.02
 """See `evaluation.margin` of a recipe."""
-MOVED = {"rise": "rose", "fall": "fell", "same": "did not change"}
+MOVED = {"fall": "fell", "rise": "rose", "same": "did not change"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,15 +190,13 @@ def _of_tasks(view: RunView) -> Verdict:
         directions.setdefault(compared.reward.direction if compared else "none", []).append(
             one.task
         )
-    words = {"fall": "fell", "rise": "rose", "same": "did not change", "none": "cannot be compared"}
     counts = [
         f"{' and '.join(directions[key])} {word}"
-        for key, word in words.items()
+        for key, word in (MOVED | {"none": "cannot be compared"}).items()
         if key in directions
     ]
-    tone: Tone = "none" if "none" in directions else "same"
-    if "fall" in directions or "rise" in directions:
-        tone = "fall" if "fall" in directions else "rise"
+    tones: tuple[Tone, ...] = ("fall", "rise", "none")
+    tone = next((one for one in tones if one in directions), "same")
     sentence = f"Of {len(said)} tasks {', '.join(counts)}. "
     return Verdict(
         sentence + " ".join(f"{task}: {one.sentence}" for task, one in said.items()),

@@ -26,14 +26,17 @@ from plumbline.evaluation.comparison import (
     restrict_to_examples,
 )
 from plumbline.evaluation.evaluate import ORACLE
-from plumbline.evaluation.statistics import Interval
+from plumbline.evaluation.statistics import TIE, Interval
 from plumbline.evaluation.summary import reward_interval, summarise
-from plumbline.records import Evaluation, Example, Headline, group_by_key
+from plumbline.records import Evaluation, Headline, group_by_key
 from plumbline.runs.evaluations import INDEX, REFERENCE, EvaluationKey, Replay, read_replays
 from plumbline.runs.record import STAGES, RunRecord, order_stages
 from plumbline.runs.run import QUIET
+from plumbline.storage import read_jsonl
 
 NAMES = {"base": "Base", "sft": "SFT"}
+EXAMPLES = "examples.jsonl"
+"""Held-out prompts and gold answers, as reports show them."""
 _RL = ContextVar("what the stage of RL is called", default="GRPO")
 WORK = {
     "time/rollouts": "rollouts",
@@ -58,8 +61,6 @@ class RunView:
     """A run as a report sees it. Everything is computed once, when it is first asked for."""
 
     run: RunRecord
-    given: Mapping[str, Mapping[str, Example]] = field(default_factory=dict)
-    """Held-out examples by task and id, as far as they are known."""
     task: str = ""
     """What the recipe calls the task that is looked at; empty for the only one, and for what
     several have in common."""
@@ -74,12 +75,24 @@ class RunView:
         as evaluations, rewards and samples go. Empty for a run of one task, and inside such a
         view."""
         names = self.run.recipe.tasks if self.whole is None else None
-        return [RunView(self.run, self.given, name, self) for name in names or ()]
+        return [RunView(self.run, name, self) for name in names or ()]
 
-    @property
-    def examples(self) -> Mapping[str, Example]:
-        """The task's held-out examples by id."""
-        return self.given.get(self.task, {})
+    @cached_property
+    def texts(self) -> dict[str, tuple[str, str | None]]:
+        """Prompt and gold answer of the task's held-out examples by id; without a file of them the
+        oracle's answers, and no prompts."""
+        found: dict[str, tuple[str, str | None]] = {
+            row.id: ("", row.completion)
+            for key, one in self.evaluations.items()
+            if (key.stage, key.mode) == (REFERENCE, ORACLE)
+            for row in one.rows
+        }
+        path = self.run.folder / EXAMPLES
+        for _, row in read_jsonl(path) if path.is_file() else ():
+            if row.get("task") == self.task:
+                name, gold = str(row.get("id")), row.get("gold")
+                found[name] = (str(row.get("prompt", "")), None if gold is None else str(gold))
+        return found
 
     # -- records -----------------------------------------------------------------------------------
 
@@ -234,9 +247,19 @@ class RunView:
 
     def bounds(self, evaluation: Evaluation) -> Bounds:
         """Floor and ceiling on the examples of an evaluation."""
-        means = {name: reward_interval(one) for name, one in self._references(evaluation).items()}
+        means = {name: self.reward(one) for name, one in self._references(evaluation).items()}
         oracle = means.pop(ORACLE, None)
         return Bounds(max(means.items(), key=lambda item: item[1].mean) if means else None, oracle)
+
+    @cached_property
+    def levels(self) -> dict[str, Interval]:
+        """What the best baseline and the oracle earn, by "floor" and "oracle", as far as known: on
+        the examples that are evaluated in training, else on those of the verdict."""
+        inside = [points[-1][1] for points in self.training_evaluations().values()]
+        last = [self.evaluations[key] for key in self.headline_keys[-1:]]
+        bounds = self.bounds((inside + last)[0]) if inside + last else Bounds(None, None)
+        named = {"oracle": bounds.oracle, "floor": bounds.floor and bounds.floor[1]}
+        return {name: one for name, one in named.items() if one}
 
     def reference_keys(self, split: str) -> list[EvaluationKey]:
         """The baselines from the worst to the best, then the oracle."""
@@ -257,8 +280,9 @@ class RunView:
         return {name: sorted(series[name], key=lambda point: point[0]) for name in order}
 
     def reward(self, evaluation: Evaluation) -> Interval:
-        """The mean reward with its interval."""
-        return reward_interval(evaluation)
+        """The mean reward with its interval; that the oracle earns everything is no chance."""
+        reward = reward_interval(evaluation)
+        return oracle_interval(reward) if evaluation.source == ORACLE else reward
 
     # -- comparisons -------------------------------------------------------------------------------
 
@@ -350,6 +374,11 @@ def _task_metrics(row: Mapping[str, Any], task: str) -> dict[str, Any]:
             if f"{key}/".startswith(f"{inside}/")
         }
     return kept
+
+
+def oracle_interval(interval: Interval) -> Interval:
+    """What the oracle earns: exact where it is everything on every example."""
+    return replace(interval, low=interval.mean) if interval.mean >= 1 - TIE else interval
 
 
 def _mode_order(mode: str) -> tuple[bool, str]:

@@ -1,29 +1,30 @@
 """A run directory in, `report.html`, `report.md` and `tables/` out: functions of the records,
 always the same bytes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from plumbline.errors import to_visible_line
+from plumbline.errors import make_visible, to_visible_line
 from plumbline.evaluation.comparison import Comparison
 from plumbline.records import Example
 from plumbline.reports import build_tables, page_sections, verdict
 from plumbline.reports.build_tables import all_tables, watch_table
 from plumbline.reports.format_numbers import format_fixed
+from plumbline.reports.samples_page import samples_page
 from plumbline.reports.templating import PageSection, render_page, render_section, render_template
 from plumbline.reports.verdict import Verdict, rise_sentences, run_verdict
-from plumbline.reports.view import RunView, stage_name, use_stage_names
+from plumbline.reports.view import EXAMPLES, RunView, stage_name, use_stage_names
+from plumbline.runs.observers import sparkline
 from plumbline.runs.output_guard import check_links
 from plumbline.runs.record import RunRecord
 from plumbline.runs.run import Run
-from plumbline.storage import shorten, write_text
+from plumbline.storage import write_jsonl, write_text
 
 CALLED: Mapping[str, Any] = {
     "sections": page_sections,
@@ -42,8 +43,8 @@ def write_report(
     Args:
         run: whose records are read.
         examples: held-out examples by task and id, for the prompts and gold answers beside the
-            samples; without them the report shows the oracle's answers and no prompts. The only
-            task of a run has the name "".
+            samples; they stay in the run. Without any the report shows the oracle's answers and no
+            prompts. The only task of a run has the name "".
 
     Returns:
         The path of the HTML file.
@@ -53,13 +54,23 @@ def write_report(
         StorageError: the directory cannot be written, or a link in it leads the tables out of it.
     """
     record = RunRecord(run.folder, recipe=run.recipe)
+    if examples is not None:
+        write_jsonl(run.folder / EXAMPLES, _texts(examples))
     with use_stage_names(record):
-        files = _files(RunView(record, examples or {}))
+        files = _files(RunView(record))
     check_links(run.folder, "tables")
     # last of all: a record that cannot be read leaves no half of a report
     for name, text in files.items():
         write_text(run.folder / name, text)
     return run.folder / "report.html"
+
+
+def _texts(examples: Mapping[str, Mapping[str, Example]]) -> Iterator[dict[str, str | None]]:
+    """The last user message and the gold answer of each example."""
+    for task, found in examples.items():
+        for one in found.values():
+            prompt = next((m["content"] for m in reversed(one.messages) if m["role"] == "user"), "")
+            yield {"task": task, "id": one.id, "prompt": make_visible(prompt), "gold": one.gold}
 
 
 def _files(view: RunView) -> dict[str, str]:
@@ -76,8 +87,8 @@ def _files(view: RunView) -> dict[str, str]:
     marked = render_template(
         "report.md", view=view, said=said, **CALLED
     )  # to paste into an issue or a model card
-    files |= {"report.md": marked.rstrip() + "\n", "report.html": html_report(view, said)}
-    return files
+    files |= {"samples.html": samples_page(view), "report.md": marked.rstrip() + "\n"}
+    return files | {"report.html": html_report(view, said)}
 
 
 def html_report(view: RunView, said: Verdict) -> str:
@@ -91,23 +102,17 @@ def html_report(view: RunView, said: Verdict) -> str:
         headings = {
             "results": "Before and after",
             "curves": "Curves",
-            "strict": "Strict against lenient",
+            "strict": "How answers were read",
             "parts": "Parts and strata",
             "breakdown": "Seen and held out",
             "samples": "Samples side by side" if one.headline_comparison() else "Samples",
             "replays": "Episodes, replayed",
         }
         anchor, name = (f"-{one.task}", f": {one.task}") if one.task else ("", "")
-        for what, heading in headings.items():
-            made.append(
-                _section(
-                    what + anchor,
-                    heading + name,
-                    what,
-                    view=one,
-                    replays=page_sections.replays(one),
-                )
-            )
+        made += [
+            _section(what + anchor, heading + name, what, view=one)
+            for what, heading in headings.items()
+        ]
     if view.tasks:
         made.append(_section("curves", "Curves", view=view))
     made += [
@@ -125,12 +130,12 @@ def _section(anchor: str, heading: str, template: str = "", **values: object) ->
     return render_section(anchor, heading, template, **CALLED, **values)
 
 
-BARS = "▁▂▃▄▅▆▇█"
-MOST_BARS, MOST_CHARACTERS = 60, 60
+MOST_BARS, MOST_CHARACTERS, MOST_ANSWERS = 60, 160, 6
 
 
 def _curve(view: RunView) -> Text | None:
-    """The reward of the RL steps as a line of bars; None where there are not two steps."""
+    """The reward of the RL steps as a line of bars from the floor to the ceiling; None where there
+    are not two steps."""
     earned = [
         row["train/reward"]
         for row in view.metrics.get("rl", [])
@@ -139,12 +144,13 @@ def _curve(view: RunView) -> Text | None:
     if len(earned) < 2:
         return None
     parts = np.array_split(np.asarray(earned), min(MOST_BARS, len(earned)))
-    low, high = min(earned), max(earned)
-    bars = "".join(
-        BARS[round((len(BARS) - 1) * (part.mean() - low) / (high - low or 1))] for part in parts
+    low, high = view.levels.get("floor"), view.levels.get("oracle")
+    least, most = low.mean if low else 0.0, high.mean if high else 1.0
+    bars = sparkline([float(part.mean()) for part in parts], least, most)
+    return Text(
+        f"\nreward of sampled answers, {len(earned)} steps; bars from {format_fixed(least, 2)} to "
+        f"{format_fixed(most, 2)}:\n{format_fixed(earned[0])} {bars} {format_fixed(earned[-1])}"
     )
-    told = f"reward of sampled answers, {len(earned)} steps"
-    return Text(f"\n{told}:  {format_fixed(earned[0])} {bars} {format_fixed(earned[-1])}")
 
 
 def _answers(view: RunView) -> Table | None:
@@ -153,59 +159,57 @@ def _answers(view: RunView) -> Table | None:
     compared = view.compare_last(*view.headline, first=0) if view.headline else None
     if not isinstance(compared, Comparison):
         return None
-    before, after = stage_name(compared.before), stage_name(compared.after)
-    table = Table("gold answer", before, after, "reward", box=SIMPLE_HEAD, show_lines=True)
-    for picked, _, gold, _ in page_sections.side_by_side_answers(view, compared):
-        cells = [
-            _cell(text) for text in (gold or "", picked.before.completion, picked.after.completion)
-        ]
-        table.add_row(
-            *cells,
-            Text(
-                f"{format_fixed(picked.before.reward, 2)} → {format_fixed(picked.after.reward, 2)}"
-            ),
-        )
+    several = page_sections.accepts_several(view, compared)
+    table = Table.grid("", "", padding=(0, 2))
+    shown = page_sections.side_by_side_answers(view, compared)[:MOST_ANSWERS]
+    for picked, prompt, gold, _ in shown:
+        rows = [("prompt", prompt), ("gold, one of many" if several else "gold", gold)]
+        for stage, row in ((compared.before, picked.before), (compared.after, picked.after)):
+            rows.append((f"{stage_name(stage)} {format_fixed(row.reward, 2)}", row.completion))
+        for name, text in rows:
+            if text:
+                table.add_row(name, _cell(text))
+        table.add_row()
     return table
 
 
 def _cell(text: str) -> Text:
-    return Text(shorten(to_visible_line(text), MOST_CHARACTERS, "…"))
+    """A text on one line; of a long one both ends."""
+    line = to_visible_line(text)
+    half = MOST_CHARACTERS // 2
+    return Text(line if len(line) <= MOST_CHARACTERS else f"{line[:half]} … {line[-half:]}")
 
 
-def run_summary(run: Run | RunRecord) -> RenderableType:
-    """The end of a run: its verdict, where the report and the model are, and what to do next."""
+def run_summary(run: Run | RunRecord) -> Group:
+    """The end of a run: some answers, and last its verdict, what the checks and the recipe's tree
+    say in a line each, and where the report and the model are. Paths are in lines that do not wrap.
+    """
     record = RunRecord(run.folder, recipe=run.recipe)
     view = RunView(record)
+    lines: list[RenderableType] = []
     with use_stage_names(record):
         said = run_verdict(view)
-        shown = [(_curve(one), _answers(one)) for one in view.tasks or [view]]
-    lines: list[RenderableType] = [Text(said.sentence, style="bold")]
-    if said.reason:
-        lines.append(Text(said.reason))
-    for one, pictures in zip(view.tasks or [view], shown, strict=True):
-        if one.has_breakdown:
-            lines += [
-                Text(f"{one.task}: {sentence}" if one.task else sentence)
-                for sentence in rise_sentences(one)
-            ]
-        lines += [part for part in pictures if part is not None]
-    result = run.result() or {}
+        for one in view.tasks or [view]:
+            lines += [part for part in (_answers(one), _curve(one)) if part is not None]
+        lines += [Text(f"\n{said.sentence}", style="bold"), Text(said.reason)]
+        lines += [
+            Text(f"{one.task}: {sentence}" if one.task else sentence)
+            for one in view.tasks or [view]
+            if one.has_breakdown
+            for sentence in rise_sentences(one)
+        ]
+        found = "; ".join(f"{name}: {text}" for name, text in page_sections.count_facts(view))
+    result = record.result() or {}
     trust = " --trust-code" * any(one.name == "jsonl" for one in record.recipe.each_task.values())
-    lines.append(
-        Text(f"\nreport  {run.folder / 'report.html'}\nmodel   {result.get('model', '-')}\n")
-    )
+    lines.append(Text(f"\nchecks  {found}"))
+    if view.decision:
+        lines.append(Text(f"next    {view.decision.scenario}. {view.decision.says}"))
     if record.recipe.model.name is None:
-        lines.append(
-            Text(
-                "A tiny model can gain in format and style, not in knowledge. With a real one:\n"
-                "  plumbline run RECIPE --set model.name=DIRECTORY_OR_HUB_NAME"
-            )
-        )
-    lines.append(
-        Text(
-            "Look further:\n"
-            f"  plumbline eval {result.get('model', 'MODEL')} --split test{trust}\n"
-            f"  plumbline runs {run.folder.parent}"
-        )
+        lines.append(Text("A tiny model can gain in format and style, not in knowledge."))
+    model = result.get("model", "-")
+    paths = (
+        f"report  {run.folder / 'report.html'}\nmodel   {model}\n"
+        f"more    plumbline check {run.folder}\n"
+        f"        plumbline eval {model} --split test{trust}"
     )
-    return Group(*lines)
+    return Group(*lines, Text(paths, no_wrap=True))

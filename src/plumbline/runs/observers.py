@@ -219,12 +219,11 @@ def _time(seconds: float) -> str:
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def sparkline(values: list[float]) -> str:
-    """Mapping[str, Any] as a row of small bars, from their least to their greatest."""
-    low, high = min(values), max(values)
-    if high - low < 1e-9:
-        return BARS[0] * len(values)
-    return "".join(BARS[int((value - low) / (high - low) * (len(BARS) - 1))] for value in values)
+def sparkline(values: list[float], low: float = 0.0, high: float = 1.0) -> str:
+    """Values as a row of small bars; one at `low` or below it is the least, one at `high` the
+    greatest."""
+    shares = (min(1.0, max(0.0, (value - low) / ((high - low) or 1.0))) for value in values)
+    return "".join(BARS[int(share * (len(BARS) - 1))] for share in shares)
 
 
 def _value_text(value: float) -> str:

@@ -14,6 +14,7 @@
       models/              base, sft, rl: standard model directories
       result.json          the outcome; its absence means that the run is not finished, and its status stopped that a
                            check or a watch rule stopped it
+      examples.jsonl       prompts and gold answers of held-out examples, as reports show them
       report.html ...
 
 A run is its records: reports, checks and comparisons are functions of these files, on a live run, a
