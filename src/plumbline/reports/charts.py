@@ -65,27 +65,22 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
 
 
 def tick_labels(values: Sequence[float]) -> list[str]:
-    """Labels with the same number of decimals: 0.0, 0.5, 1.0; thousands as 12,000; very small as
-    5e-6."""
-    if not values:
-        return []
-    largest = max(abs(value) for value in values)
-    step = min((abs(b - a) for a, b in pairwise(values)), default=largest or 1.0)
-    if largest and (largest < 1e-3 or largest >= 1e6):
-        return _scientific(values, step, math.floor(math.log10(largest) + 1e-9))
-    decimals = max(0, -math.floor(math.log10(step) + 1e-9)) if step else 0
-    if len(values) == 1:
+    """Labels with the same number of decimals: 0.0, 0.5, 1.0; thousands as 12,000; very small and
+    very large ones with one exponent: 0.5e-6, 1.0e-6."""
+    largest = max(map(abs, values), default=0.0)
+    step = min((abs(b - a) for a, b in pairwise(values)), default=largest) or 1.0
+    is_plain = not largest or 1e-3 <= largest < 1e6
+    exponent = 0 if is_plain else math.floor(math.log10(largest) + 1e-9)
+    decimals = max(0, exponent - math.floor(math.log10(step) + 1e-9))
+    if len(values) == 1 and is_plain:
         decimals = min(decimals + 1, 4)
-    return [f"{value:,.{decimals}f}".replace("-", "\u2212") for value in values]
-
-
-def _scientific(values: Sequence[float], step: float, exponent: int) -> list[str]:
-    """Labels with one exponent for all: 0.5e-4, 1.0e-4."""
-    digits = max(0, exponent - math.floor(math.log10(step) + 1e-9))
-    unit = 10.0**exponent
-    return [
-        f"{v / unit:.{digits}f}e{exponent}".replace("-", "\u2212") if v else "0" for v in values
-    ]
+    labels = (f"{value / 10.0**exponent:,.{decimals}f}" for value in values)
+    if not is_plain:
+        labels = (
+            f"{label}e{exponent}" if value else "0"
+            for label, value in zip(labels, values, strict=True)
+        )
+    return [label.replace("-", "\u2212") for label in labels]
 
 
 def whole_ticks(low: float, high: float, most: int = 6) -> list[float]:

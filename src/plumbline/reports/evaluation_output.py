@@ -194,16 +194,9 @@ def _head(summary: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     )
     for name, value in sorted(summary["baselines"].items(), key=lambda item: -item[1]):
         limit = summary["limits"].get(name)
-        said = (
-            ""
-            if limit is None
-            else f" ({'limit' if limit['holds'] else 'OVER ITS LIMIT'} {limit['limit']:.2f})"
-        )
-        yield (
-            f"  baseline: {name}",
-            f"{value:.3f}{said}",
-            "" if limit is None or limit["holds"] else "red",
-        )
+        over = limit is not None and not limit["holds"]
+        said = f" ({'OVER ITS LIMIT' if over else 'limit'} {limit['limit']:.2f})" if limit else ""
+        yield f"  baseline: {name}", f"{value:.3f}{said}", "red" if over else ""
     ceiling, skill = summary["ceiling"], summary["skill"]
     yield "ceiling (oracle)", "no gold answers: no ceiling" if ceiling is None else f"{ceiling:.3f}"
     yield "skill (0 = best baseline, 1 = oracle)", "-" if skill is None else f"{skill:.3f}"

@@ -127,11 +127,12 @@ def reward_rows(view: RunView, split: str) -> ChartFigure:
         (n for n in (STRICT, LENIENT) if n in reading_names(evaluations) and n != named),
         None,
     )
+    what = f"{named} reading, the reward" if named else "reward"
     rows = []
     for key, evaluation in zip(keys, evaluations, strict=True):
         label, reward = stage_name(key.stage), view.reward(evaluation)
         label += f", {key.mode}" if len(view.modes(split)) > 1 else ""
-        marks = [Mark(reward, f"{named} reading (the reward)" if named else "reward", "c1")]
+        marks = [Mark(reward, what, "c1")]
         readings = view.summary(key)["readings"]
         if second is not None and second in readings:
             marks.append(Mark(Interval(**readings[second]), f"{second} reading", "c2", "hollow"))
@@ -140,12 +141,11 @@ def reward_rows(view: RunView, split: str) -> ChartFigure:
     lines = [(f"best baseline ({bounds.floor[0][:24]})", bounds.floor[1])] if bounds.floor else []
     lines += [(ORACLE, bounds.oracle)] if bounds.oracle else []
     counts = sorted({count_examples(view, key) for key in keys})
-    keyed = [("c1", "circle", f"{named} reading, the reward" if named else "reward")]
     return ChartFigure(
         title=f"Reward on {split}",
         chart=charts.dot_chart(rows, label=f"Mean reward on {split} by stage", references=lines),
         about=f"n = {', '.join(counts)}; bars are intervals of 95 % each.",
-        keys=(*keyed, *([("c2", "hollow", f"{second} reading")] if second else [])),
+        keys=(("c1", "circle", what), ("c2", "hollow", f"{second} reading"))[: 2 if second else 1],
     )
 
 
@@ -539,20 +539,18 @@ def identity_facts(view: RunView) -> Facts:
     """What the run is, in a few lines."""
     recipe = view.run.recipe
     lora = recipe.model.lora if isinstance(recipe.model, PretrainedModel) else None
+    tasks = recipe.each_task.items()
     model = recipe.model.name or "made on the spot (model.tiny)"
     found = [
         ("Recipe", f"{recipe.name} ({recipe.identity()})"),
         ("Seed", str(recipe.seed)),
-        (
-            "Task",
-            ", ".join(
-                f"{name}: {one.name}" if name else one.name
-                for name, one in recipe.each_task.items()
-            ),
-        ),
+        ("Task", ", ".join(f"{name}: {one.name}".removeprefix(": ") for name, one in tasks)),
         ("Model", hide_folder(view, model)),
         ("Weights trained", f"LoRA of rank {lora.rank}" if lora else "all"),
     ]
+    if isinstance(likelihood := view.run.environment.get("likelihood"), dict):
+        exact = "exact: every choice that was sampled" if likelihood.get("exact") else "not exact"
+        found.append(("Log-probability", f"{likelihood.get('kind')}, {exact}"))
     for stage, section in (("sft", recipe.sft), ("rl", recipe.rl)):
         if section is not None:
             rate = section.optimiser.learning_rate

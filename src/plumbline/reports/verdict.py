@@ -196,7 +196,7 @@ def _of_tasks(view: RunView) -> Verdict:
         if key in directions
     ]
     tones: tuple[Tone, ...] = ("fall", "rise", "none")
-    tone = next((one for one in tones if one in directions), "same")
+    tone: Tone = next((one for one in tones if one in directions), "same")
     sentence = f"Of {len(said)} tasks {', '.join(counts)}. "
     return Verdict(
         sentence + " ".join(f"{task}: {one.sentence}" for task, one in said.items()),
