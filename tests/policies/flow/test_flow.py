@@ -53,6 +53,17 @@ def test_the_laws_hold_from_one_noisy_start(flow_folder, kernel, monkeypatch):
     )
 
 
+def test_a_model_in_float64_is_scored_in_float64(flow_folder):
+    policy = opened(flow_folder)
+    (sampled,) = sample_trajectories(policy, [CHATS[0]], 4, SAMPLING, seed=0)
+    policy.model.double()
+    policy.keep_reference()
+    terms = policy.score(sampled, divergence=True)
+    assert (terms.logprobs.dtype, terms.divergence.dtype) == (torch.float64, torch.float64)
+    assert (terms.logprobs - terms.recorded).abs().max() < 1e-5
+    assert terms.divergence.abs().max() < 1e-5
+
+
 def test_a_scorer_of_another_kernel_breaks_them(flow_folder, monkeypatch):
     policy = opened(flow_folder)
     ((greedy,),) = sample_trajectories(

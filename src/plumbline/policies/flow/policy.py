@@ -253,7 +253,9 @@ class FlowPolicy(DenoisingPolicy):
         self, recorded: Moves, distributions: TokenDistributions, sampling: FlowSampling
     ) -> Tensor:
         """See `CanvasPolicy.log_probs`."""
-        result = torch.zeros(len(recorded.now), device=self.device)
+        result = torch.zeros_like(
+            recorded.now, dtype=torch.promote_types(distributions.hidden.dtype, torch.float32)
+        )
         for step, index in recorded.of_tick.items():
 
             def work(
@@ -283,7 +285,9 @@ class FlowPolicy(DenoisingPolicy):
         sampling: FlowSampling,
     ) -> Tensor:
         """KL [S] of each step, summed over its places."""
-        per_place = torch.zeros(len(recorded.now), device=self.device)
+        per_place = torch.zeros_like(
+            recorded.now, dtype=torch.promote_types(distributions.hidden.dtype, torch.float32)
+        )
         for step, index in recorded.of_tick.items():
 
             def work(
