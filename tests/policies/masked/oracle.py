@@ -16,14 +16,15 @@ from plumbline.policies.masked.scorer import slices
 from plumbline.records import Trajectory, Transition
 
 
-def token_logprobs(policy, prompt, state, temperature=1.0):
-    """Log-probabilities {place: {token: log p}} of the two best tokens of each hidden place,
-    differentiable."""
+def token_logprobs(policy, prompt, state, temperature=1.0, kept=2):
+    """Log-probabilities {place: {token: log p}} of the `kept` best tokens of each hidden place (0:
+    of all), differentiable."""
     logits = logits_of(policy, prompt, state)
     result = {}
     for place, token in enumerate(state):
         if token == policy.mask_id:
-            best = logits[place].topk(2).indices.tolist()
+            count = kept or int(logits[place].isfinite().sum())
+            best = logits[place].topk(count).indices.tolist()
             log_p = (logits[place, best] / temperature).log_softmax(-1)
             result[place] = dict(zip(best, log_p, strict=True))
     return result
@@ -88,7 +89,7 @@ def end_early(policy, canvas, piece, sampling):
 
 def steps(policy, prompt, state, piece, sampling, temperature):
     """Every action of a step with its log-probability."""
-    table = token_logprobs(policy, prompt, state, temperature)
+    table = token_logprobs(policy, prompt, state, temperature, sampling.top_k)
     hidden = [place for place in sorted(table) if piece.start <= place < piece.end]
     if not hidden:
         yield ((), ()), torch.zeros((), dtype=torch.float64)
