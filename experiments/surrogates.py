@@ -256,7 +256,7 @@ OBJECTIVES: dict[str, tuple[Algorithm, str, str]] = {
     "gdpo": (ALGORITHMS["gdpo"](mask_samples=2), "all", "masked"),
     **{
         name: (ALGORITHMS[name](), "all", "masked")
-        for name in ("diffu_grpo", "coupled_grpo", "espo", "spg", "wd1", "just_grpo")
+        for name in ("diffu_grpo", "coupled_grpo", "espo", "spg", "just_grpo")
     },
 }
 """Algorithm, which of its terms have a gradient, and families."""
@@ -398,9 +398,8 @@ class Gradients:
 
 def expected_advantages(algorithm: Algorithm, rewards: Tensor, chances: Tensor) -> Tensor:
     """The advantages [A] of answers with these rewards [A] and probabilities [A]: the reward minus
-    its mean; of another rule the mean over the siblings in a group of `GROUP` (wd1: times `GROUP`).
-    """
-    if algorithm.name != "wd1" and algorithm.scale_advantages == "none":
+    its mean; of another rule the mean over the siblings in a group of `GROUP`."""
+    if algorithm.scale_advantages == "none":
         return rewards - chances @ rewards
     values, at = rewards.unique(return_inverse=True)
     shares = torch.zeros_like(values).index_add(0, at, chances)
@@ -412,7 +411,7 @@ def expected_advantages(algorithm: Algorithm, rewards: Tensor, chances: Tensor) 
         for own in range(len(values)):
             group = judged(values[[own, *others]].numpy())
             result[own] += chance * float(algorithm.advantages(group)[0])
-    return (GROUP if algorithm.name == "wd1" else 1) * result[at]
+    return result[at]
 
 
 # -- rows, table and figure ------------------------------------------------------------------------

@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 import torch
 
+from plumbline.algorithms import coupled_grpo, diffu_grpo, espo, gdpo
 from plumbline.algorithms.algorithm import make_bound_targets, make_trajectory_targets
 from plumbline.algorithms.spg import MIX, ORDER, sandwich_loss
-from plumbline.algorithms.wd1 import MASK_SAMPLERS, Wd1
 from plumbline.errors import RecipeError
 from plumbline.recipe import parse_recipe
 from plumbline.records import Sampling, SteppedSampling, Trajectory, Transition
-from tests.algorithms.batches import batch_of, judged, rollout_of
+from tests.algorithms.batches import rollout_of
 
+MODULES = {"diffu": diffu_grpo, "coupled": coupled_grpo, "espo": espo, "gdpo": gdpo}
+SAMPLERS = {name: module.sample_masks for name, module in MODULES.items()}
 LENGTH = 3
 ANSWER = np.array([1, 0, 1])
 
@@ -153,7 +155,7 @@ def estimates(bound, draws, repeats, seed=0):
     sums = []
     for _ in range(repeats):
         (target,) = make_bound_targets(
-            table, [rollout_of(trajectory(3))], MASK_SAMPLERS[bound], draws, rng
+            table, [rollout_of(trajectory(3))], SAMPLERS[bound], draws, rng
         )
         sums.append(
             sum(step.weight * table.log_prob(step).sum() for step in target.trajectory.transitions)
@@ -174,13 +176,9 @@ def test_complements_halve_the_spread():
 
 def test_diffu_hides_everything_once_and_coupled_shows_every_token_in_two_ways():
     table, rng = Table(), np.random.default_rng(0)
-    (target,) = make_bound_targets(
-        table, [rollout_of(trajectory(3))], MASK_SAMPLERS["diffu"], 1, rng
-    )
+    (target,) = make_bound_targets(table, [rollout_of(trajectory(3))], SAMPLERS["diffu"], 1, rng)
     assert [(len(step.tokens), step.weight) for step in target.trajectory.transitions] == [(3, 1.0)]
-    (target,) = make_bound_targets(
-        table, [rollout_of(trajectory(3))], MASK_SAMPLERS["coupled"], 1, rng
-    )
+    (target,) = make_bound_targets(table, [rollout_of(trajectory(3))], SAMPLERS["coupled"], 1, rng)
     seen = np.concatenate([step.positions for step in target.trajectory.transitions])
     assert sorted(seen) == sorted([0, 1, 2] * 2)
     assert target.trajectory.sampling.temperature == 1
@@ -207,7 +205,7 @@ def test_coupled_shows_a_set_its_complement_and_everything(draws):
         (target,) = make_bound_targets(
             Long(),
             [rollout_of(whole)],
-            MASK_SAMPLERS["coupled"],
+            SAMPLERS["coupled"],
             draws,
             np.random.default_rng(seed),
         )
@@ -228,7 +226,7 @@ def test_no_look_hides_nothing(bound):
     targets = make_bound_targets(
         Table(),
         [rollout_of(trajectory(3))] * 200,
-        MASK_SAMPLERS[bound],
+        SAMPLERS[bound],
         2,
         np.random.default_rng(0),
     )
@@ -236,33 +234,6 @@ def test_no_look_hides_nothing(bound):
         min(len(step.positions) for target in targets for step in target.trajectory.transitions)
         == 1
     )
-
-
-def test_a_weighted_likelihood_by_hand():
-    numbers = ([-1.0, -2.0], [0.5, 3.0], [2.0, -1.0], [0.1, 0.4])
-    logprobs, term_weight, advantages, weight = (
-        torch.tensor(one, requires_grad=True) for one in numbers
-    )
-    batch = batch_of(logprobs, logprobs, advantages, weight, term_weight=term_weight)
-    loss = Wd1().loss(batch).value
-    assert loss.item() == pytest.approx(-(-1.0 * 0.5 * 2.0 * 0.1 + -2.0 * 3.0 * -1.0 * 0.4))
-    loss.backward()
-    assert logprobs.grad.tolist() == pytest.approx([-0.1, 1.2])
-
-
-def test_wd1_weights_sum_to_zero_and_order_like_the_rewards():
-    rewards = np.array([0.1, 0.9, np.nan, 0.4])
-    given = Wd1().advantages(judged(rewards))
-    assert given.sum() == pytest.approx(0)
-    assert given[2] == 0
-    assert given[1] > given[3] > given[0]
-    for nothing in (
-        np.ones(4),
-        np.array([0.1, 0.1 + 1e-8]),
-        np.array([0.3, np.nan]),
-        np.full(4, np.nan),
-    ):
-        assert (Wd1().advantages(judged(nothing)) == 0).all(), "no signal, exactly no credit"
 
 
 def test_spg_raises_the_lower_bound_and_lowers_the_upper_one():
@@ -309,7 +280,7 @@ def test_spg_of_a_batch_is_the_sum_of_its_places():
         ({"algorithm": {"name": "gspo", "keep": 2}}, "unknown key keep"),
         ({"algorithm": {"name": "espo", "keep": 2}}, "unknown key keep"),
         ({"algorithm": {"name": "spg", "bound": "diffu"}}, "bound: .* 'espo' or 'gdpo'"),
-        ({"algorithm": "wd1", "inner_epochs": 2}, "wd1 .* inner epoch"),
+        ({"algorithm": "spg", "inner_epochs": 2}, "spg .* inner epoch"),
         ({"algorithm": "spg", "beta": 0.1}, r"spg .* inner epoch, .* 0\b"),
         ({"kl": "closed", "beta": 0.1, "algorithm": "gdpo"}, "rl.kl: sampled"),
     ],

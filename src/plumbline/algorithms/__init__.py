@@ -18,7 +18,6 @@ from plumbline.algorithms.gspo import Gspo
 from plumbline.algorithms.just_grpo import JustGrpo
 from plumbline.algorithms.rft import Rft
 from plumbline.algorithms.spg import Spg
-from plumbline.algorithms.wd1 import Wd1
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
     "grpo": Grpo,
@@ -30,7 +29,6 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "diffu_grpo": DiffuGrpo,
     "coupled_grpo": CoupledGrpo,
     "spg": Spg,
-    "wd1": Wd1,
     "rft": Rft,
     "dpo": Dpo,
     "distil": Distil,

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from plumbline.algorithms import gdpo
 from plumbline.algorithms.algorithm import make_bound_targets, make_trajectory_targets
-from plumbline.algorithms.wd1 import MASK_SAMPLERS
 from plumbline.api import sample_trajectories
 from plumbline.policies.masked.options import MaskedSampling
 from plumbline.training.optimiser import Optimiser
@@ -168,7 +168,7 @@ def test_a_rollout_none_of_whose_looks_hides_anything_adds_nothing(masked_folder
     targets = make_bound_targets(
         policy,
         rollouts,
-        MASK_SAMPLERS["gdpo"],
+        gdpo.sample_masks,
         2,
         np.random.default_rng(0),
     )
