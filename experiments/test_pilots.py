@@ -3,11 +3,14 @@
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import astuple, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from experiments import pilots, ways
+from plumbline.checks.gain import Coefficients, GainTable, Offer, foretell_way
 from plumbline.storage import read_jsonl, write_jsonl
 
 
@@ -58,6 +61,99 @@ def test_runs_follow_each_other_and_a_cell_is_measured_once(made, tmp_path, monk
     cells = [(row["task"], row["model"], row["start"]) for row in written if row["arm"] == "pilot"]
     assert len(cells) == len(set(cells)) == len(pilots.PLAN)
     assert len(written) == len(pilots.PLAN) + len(pilots.runs())
+
+
+def answers_of(number, way):
+    """Steps, and the answers in them."""
+    steps = 4 + 3 * (number % 5)
+    return steps, steps * (16 if way == "sft" else 128)
+
+
+def make_rows(cells, gain_of):
+    """Rows as the list writes them, of cells whose figures and gains are known."""
+    rows = []
+    for number, cell in enumerate(cells):
+        place = dict(zip(("task", "model", "start"), (*cell,), strict=True))
+        spread = 0.05 + 0.3 * (number % 7) / 7
+        figures = {"reward": 0.1 + 0.1 * (number % 5), "spread": spread, "right": 0.1}
+        figures |= {"draw_seconds": 0.1, "update_seconds": 0.2, "right_prompts": 0.5}
+        rows.append({"arm": "pilot", "seed": 0, "figures": figures, **place})
+        offer = Offer(figures["reward"], spread, 0.1, 0.2, gold=True)
+        for way in pilots.RATES:
+            change = gain_of(offer, way, number)
+            row = {
+                "arm": way,
+                "seed": 0,
+                "steps": answers_of(number, way)[0],
+                "set": pilots.SET,
+                **place,
+            }
+            rows.append(row | {"greedy": {"reward": {"change": [change, 0, 0]}}})
+    return rows
+
+
+TRUE = GainTable(
+    runs=0,
+    low=0.0,
+    high=0.0,
+    ways={
+        way: Coefficients(-0.5, 0.9, 0.0 if way == "sft" else 1.1, way == "sft", rate)
+        for way, rate in pilots.RATES.items()
+    },
+)
+
+
+def true_gain(offer, way, number):
+    return foretell_way(way, offer, answers_of(number, way)[1], TRUE).gain
+
+
+def test_what_made_the_rows_is_found_again():
+    cells = [(f"task{number % 6}", "a", number) for number in range(30)]
+    early, late = pilots.split_points(make_rows(cells, true_gain), [])
+    assert (len(early), len(late)) == (150, 0), "none of them is in the list"
+    table = pilots.fit(early)
+    assert table.ways["grpo"].answers == pytest.approx(0.9, abs=0.15)
+    assert table.ways["grpo"].spread == pytest.approx(1.1, abs=0.1)
+    for point in early:
+        assert pilots.foretold_of(point, table).gain == pytest.approx(point.gain, abs=0.02)
+
+
+def test_errors_widen_the_intervals_and_four_fifths_hold():
+    noise = np.random.default_rng(0).normal(0, 0.08, 1000)
+
+    def noisy(offer, way, number):
+        return true_gain(offer, way, number) + noise[5 * number + list(pilots.RATES).index(way)]
+
+    cells = [(f"task{number % 6}", "a", number) for number in range(60)]
+    early, _ = pilots.split_points(make_rows(cells, noisy), [])
+    found = pilots.leave_task_out(early)
+    held = np.mean([one.low <= point.gain <= one.high for point, one in found])
+    assert 0.72 <= held <= 0.88
+    order = np.random.default_rng(1).permutation(len(early))
+    shuffled = [replace(early[at], gain=early[other].gain) for at, other in enumerate(order)]
+    better, worse = (
+        pilots.area_under_curve([one.gain for _, one in each], [point.gain for point, _ in each])
+        for each in (found, pilots.leave_task_out(shuffled))
+    )
+    assert better > 0.72 > 0.6 > worse
+
+
+def test_the_last_third_of_the_list_is_held_out():
+    listed = [(*astuple(cell), way) for cell, way in pilots.runs()]
+    rows = make_rows([astuple(cell) for cell in pilots.PLAN], true_gain)
+    early, late = pilots.split_points(rows, [row for row in rows if row["arm"] == "sft"])
+    wanted = {key for key in listed[len(listed) * 2 // 3 :] if key[3] in pilots.RATES}
+    assert {(*astuple(point.cell), point.way) for point in late} == wanted
+    kept = {(*astuple(point.cell), point.way) for point in early}
+    assert not kept & wanted
+
+
+def test_area_under_curve_by_counting():
+    values, gains = [0.1, 0.4, 0.35, 0.8, 0.35], [0.0, 0.0, 0.2, 0.3, 0.01]
+    runs = [*zip(values, gains, strict=True)]
+    pairs = [(a, b) for a, x in runs for b, y in runs if x >= 0.05 > y]
+    counted = sum((a > b) + (a == b) / 2 for a, b in pairs) / len(pairs)
+    assert pilots.area_under_curve(values, gains) == pytest.approx(counted)
 
 
 def test_the_command_of_the_docstring_runs(tmp_path):

@@ -20,7 +20,7 @@ import pytest
 from plumbline import api, version
 from plumbline.cli import main as cli
 from plumbline.policies.pretrained.tiny import make_tiny
-from plumbline.recipe import TinySection
+from plumbline.recipe import TinySection, load_recipe
 from plumbline.runs.evaluations import read_evaluation
 from plumbline.serve import server as server_module
 from plumbline.storage import write_jsonl
@@ -142,6 +142,46 @@ def test_an_export_of_each_kind_is_a_model_again(plumbline, place, stand_in):
         assert json.loads(out)["n"] == 2
 
 
+def test_a_pilot_on_another_recipe_writes_one_that_runs(plumbline, place):
+    """Of what `init` wrote, with a reward function of the user's."""
+    out = place / "tried.yaml"
+    code, _, err = plumbline("init", *NEW, "--gold", "#### {answer}", "--out", out)
+    assert code == 0, err
+    short = [
+        word
+        for one in ("sampling.max_tokens=8", "evaluation.final_limit=2", "run.preflight=false")
+        for word in ("--set", one)
+    ]
+    code, told, err = plumbline("pilot", "tried.yaml", "--minutes", 600, *short)
+    assert code == 0, err
+    assert len(told.splitlines()) <= 16
+    assert told.splitlines()[-1] == "next: plumbline run pilot.yaml"
+    code, told, err = plumbline("pilot", "tried.yaml", "--minutes", 600, *short, "--json")
+    assert code == 0, err
+    found = json.loads(told)
+    assert found["figures"]["answers"] == 8 * found["figures"]["prompts"]
+    assert found["foretold"][0]["way"] == "sft", "an untrained model has no right answer"
+    written = load_recipe("pilot.yaml")
+    assert written.to_dict() == found["recipe"]
+    assert (written.rl, written.sft.batch_size) == (None, 16)
+    code, _, err = plumbline("run", "pilot.yaml", "--set", "sft.steps=1", "--out", "piloted")
+    assert code == 0, err
+
+
+def test_a_pilot_refuses_a_reward_that_cannot_be_trusted(plumbline, place):
+    """An answer that lists every number earns all."""
+    code = "def anywhere(completions, answer, **_):\n    pairs = zip(completions, answer)\n"
+    (place / "anywhere.py").write_text(
+        code + "    return [float(one in text) for text, one in pairs]\n"
+    )
+    new = [*NEW[:4], "--reward", "anywhere:anywhere", "--gold", "#### {answer}"]
+    plumbline("init", *new, "--out", "anywhere.yaml")
+    code, _, err = plumbline("pilot", "anywhere.yaml", "--out", "none.yaml")
+    assert code == 1
+    assert "the reward cannot be trusted" in err
+    assert not (place / "none.yaml").exists()
+
+
 def test_a_run_is_served(place, monkeypatch, capfd):
     opened, honest = [], server_module.make_server
     monkeypatch.setattr(
@@ -187,11 +227,11 @@ def test_what_a_run_and_init_print_to_do_next_runs(plumbline):
         "run", "strict-json-demo", "--resume", *(w for one in OVERRIDES for w in ("--set", one))
     )
     assert code == 0, err
-    printed = re.findall(r"^  plumbline (.+)$", out, re.MULTILINE)
+    printed = re.findall(r"^(?:more)? +plumbline (.+)$", out, re.MULTILINE)
     code, out, _ = plumbline("init", *NEW, "--gold", "#### {answer}", "--out", "first.yaml")
     assert code == 0
     printed += re.findall(r"  plumbline (.+)$", out, re.MULTILINE)
-    assert [one.split()[0] for one in printed] == ["eval", "runs", "audit", "recipe", "run"]
+    assert [one.split()[0] for one in printed] == ["check", "eval", "audit", "recipe", "run"]
     for command in printed[:4]:
         code, out, err = plumbline(
             *shlex.split(command), *(["--limit", 2] if command.startswith("eval") else [])
@@ -242,8 +282,7 @@ def test_the_readme_names_this_version_and_the_callback():
 
 
 def test_what_the_demo_prints_to_do_next_is_there(plumbline):
-    """The commands of `make demo`: those that look run here, those that train are recipes that
-    exist."""
+    """The commands of `make demo`: those that train are recipes that exist."""
     makefile = re.search(
         r"^demo: .*?\n\n", (ROOT / "Makefile").read_text(), re.MULTILINE | re.DOTALL
     )[0]
@@ -251,15 +290,11 @@ def test_what_the_demo_prints_to_do_next_is_there(plumbline):
     assert [one.split()[0] for one in commands] == [
         "get",
         "run",
-        "check",
-        "decide",
         "init",
         "run",
         "run",
     ]
     for command in commands:
         name, *rest = command.split()
-        if name in {"check", "decide"}:
-            assert plumbline(name, *rest)[0] == 0
-        elif name == "run":
+        if name == "run":
             assert plumbline("recipe", rest[0])[0] == 0

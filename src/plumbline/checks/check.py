@@ -19,7 +19,7 @@ import numpy as np
 
 from plumbline.checks.messages import find_cause, find_message, name_terms, render_message
 from plumbline.config.overrides import read_package_yaml
-from plumbline.errors import PlumblineError, UntrustedCodeError
+from plumbline.errors import PlumblineError, RunError, UntrustedCodeError
 
 Level = Literal["fatal", "warning", "note"]
 """fatal: the result is false, or there will be none. warning: it is likely worse than it could be.
@@ -103,6 +103,23 @@ def describe_refusal(error: PlumblineError, **given: Any) -> Finding:
     """
     evidence = {"cause": error.cause, "fix": error.fix}
     return Finding("fatal", REFUSED, evidence=evidence, **given)
+
+
+def refuse_findings(what: str, findings: Sequence[Finding], fix: str) -> None:
+    """Refuse to begin where something fatal was found.
+
+    Args:
+        what: failed, in words.
+        findings: of every level.
+        fix: what else may be done.
+
+    Raises:
+        RunError: says all that is fatal.
+    """
+    if fatal := [finding for finding in findings if finding.level == "fatal"]:
+        causes = "; ".join(f"{finding.what} ({finding.check})" for finding in fatal)
+        fixes = dict.fromkeys(finding.fix for finding in fatal if finding.fix)
+        raise RunError(f"{what}: {causes}", "; ".join([*fixes, fix]))
 
 
 class MissingDataError(Exception):

@@ -10,6 +10,7 @@ import shlex
 import sys
 import warnings
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 from typer import Argument, Exit, Option, Typer
@@ -263,6 +264,41 @@ def run(
         print_json(place | (finished.result() or {}))
     else:
         print_tables(*run_summary(finished).renderables)
+
+
+@app.command(
+    rich_help_panel=take.TRAIN,
+    epilog="Examples: `plumbline pilot mine.yaml` · `plumbline pilot mine.yaml --minutes 480 --set "
+    "model.name=./my-model --out longer.yaml`",
+)
+def pilot(
+    source: take.Recipe,
+    overrides: take.Overrides = None,
+    minutes: Annotated[float, Option(min=1, help="Of training that are asked about.")] = 60,
+    out: Annotated[
+        Path, Option(metavar="FILE", help="Where the recipe that follows is written.")
+    ] = Path("pilot.yaml"),
+    trust_code: take.TrustCode = False,  # noqa: ARG001
+    as_json: take.Json = False,
+) -> None:
+    """Before you train: sample 512 answers, say what training would gain by each way, and write the
+    recipe of the best.
+
+    The reward is audited first. The exit status is 1 where no way gains anything.
+    """
+    from plumbline.recipe import load_recipe
+    from plumbline.training.pilot import check_advice, run_pilot, write_advice
+
+    check_advice(out)
+    with show_progress() as view, TemporaryDirectory() as folder:
+        loaded = load_recipe(source, overrides or ())
+        found = run_pilot(loaded, Path(folder), minutes, view.working)
+    lines = [*found.lines()]
+    if found.recipe is not None:
+        write_advice(found.recipe, out)
+        lines.append(f"next: plumbline run {out}")
+    print_json(found.to_json()) if as_json else print_text("".join(f"{one}\n" for one in lines))
+    raise Exit(0 if found.recipe is not None else 1)
 
 
 @app.command(

@@ -129,7 +129,8 @@ def decide(
     """Answer a recipe's questions from the records of its run, walk its tree, and write the next
     recipe.
 
-    Where the evidence does not decide, it says what would, and writes no recipe (status 0).
+    Where the evidence does not decide, it says what would, and writes no recipe (status 0). Of a
+    recipe without a tree it says what as much training again would gain, by each way.
     """
     from plumbline.checks.diagnosis.decide import decide as decide_on
     from plumbline.checks.diagnosis.decide import (
@@ -143,6 +144,15 @@ def decide(
     from plumbline.runs.remote import local_run
 
     evidence = gather_evidence([*map(local_run, runs)])
+    if tree is None and out is None and evidence.runs[0].run.recipe.decide is None:
+        from plumbline.checks.gain import foretell, foretold_lines, offer_of_run
+
+        offer, seconds = offer_of_run(evidence.runs[0].run)
+        foretold = foretell(offer, seconds)
+        lines = "".join(f"{line}\n" for line in foretold_lines(foretold, seconds))
+        values = {"seconds": seconds, "foretold": [asdict(one) for one in foretold]}
+        print_json(values) if as_json else print_text(lines)
+        return
     decision = decide_on(evidence, find_decision_tree(evidence, tree))
     run = evidence.runs[0].run
     watched = replay_rules(run)

@@ -1,25 +1,36 @@
 """What a model's own answers to training prompts offer to learn from, measured before anything is
-trained.
+trained, and what training would gain (`plumbline pilot`).
 
 Letters in shapes: P prompts, G answers to each.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from plumbline.algorithms.algorithm import has_signal
 from plumbline.algorithms.grpo import Grpo
-from plumbline.errors import DataError
+from plumbline.checks.audit.trial import try_reward
+from plumbline.checks.check import refuse_findings
+from plumbline.checks.gain import LEAST_GAIN, Foretold, Offer, foretell, foretold_lines
+from plumbline.checks.refusals import check_recipe
+from plumbline.errors import DataError, RecipeError
+from plumbline.policies import open_policy
 from plumbline.policies.forks import processor_seconds
+from plumbline.policies.options import model_section
 from plumbline.policies.policy import Policy
-from plumbline.recipe import Recipe, RlSection
+from plumbline.recipe import Recipe, RlSection, parse_recipe
 from plumbline.records import Group, Judged, Score, rollouts_of
-from plumbline.rollouts.collect import check_judged, collect
-from plumbline.tasks import Progress, silent
+from plumbline.rollouts.collect import check_judged, check_prompts, collect
+from plumbline.runs import output_guard
+from plumbline.storage import file_begins_with, write_text
+from plumbline.tasks import Progress, open_task, silent
 from plumbline.tasks.task import Task
 from plumbline.training.microbatches import Microbatches
 from plumbline.training.optimiser import Optimiser
@@ -28,6 +39,19 @@ from plumbline.training.update import update_policy
 
 PROMPTS, ANSWERS = 64, 8
 """P and G by default: 512 answers."""
+STEP = 128
+"""Answers of a step."""
+ENOUGH = 0.05
+"""Signal over noise of a step, for which it gets more answers, as long as `FEWEST` steps remain."""
+FEWEST = 10
+WAYS: dict[str, dict[str, Any]] = {
+    "expert-iteration": {"algorithm": "rft", "inner_epochs": 2, "minibatch": 8},
+    "grpo": {"algorithm": "grpo", "minibatch": 4},
+    "dynamic": {"algorithm": "grpo", "minibatch": 4, "resample": 2},
+    "dpo": {"algorithm": "dpo", "minibatch": 4},
+}
+"""Keys of `rl` for each way; SFT has none."""
+HEAD = "# Written by `plumbline pilot`: "
 NEARLY = 0.95
 """A reward from which an answer counts as right, where no part or reading is named."""
 
@@ -39,6 +63,8 @@ class PilotFigures:
     prompts: int
     answers: int
     """All that were drawn, P * G."""
+    each: int
+    """G."""
     reward: float
     """Mean."""
     best: float
@@ -71,6 +97,162 @@ class PilotFigures:
         """Signal over noise of a step with so many answers (McCandlish et al. 2018,
         arXiv:1812.06162: it grows with their number)."""
         return None if self.signal is None else self.signal * answers
+
+    def offer(self, *, gold: bool) -> Offer:
+        """What there is to learn from, with or without gold answers."""
+        return Offer(self.reward, self.spread, self.draw_seconds, self.update_seconds, gold)
+
+
+@dataclass(frozen=True, slots=True)
+class Pilot:
+    """What was measured, what it foretells, and the recipe that follows."""
+
+    figures: PilotFigures
+    seconds: float
+    """Processor-seconds of training that are asked about."""
+    foretold: tuple[Foretold, ...]
+    """The largest gain first."""
+    recipe: Recipe | None
+    """None where no way gains `LEAST_GAIN`."""
+
+    def lines(self) -> Iterator[str]:
+        """For terminals: a dozen."""
+        seen = self.figures
+        yield f"{seen.answers} answers to {seen.prompts} training prompts"
+        yield f"reward      {seen.reward:.3f} sampled, {seen.best:.3f} the best of {seen.each}"
+        yield (
+            f"right       {seen.right:.3f} of the answers; {seen.right_prompts:.3f} of the prompts "
+            f"have one among {seen.each}"
+        )
+        moving = ", ".join(
+            f"{name} {value:.2f}"
+            for name, value in sorted(seen.parts.items(), key=lambda one: -one[1])
+        )
+        yield f"differ      {seen.mixed:.3f} of the groups; within a prompt by {seen.spread:.3f} ({moving})"
+        yield (
+            f"answers     {seen.tokens:.0f} tokens, {seen.truncated:.3f} cut, {seen.duplicates:.3f} "
+            f"repeated, {seen.entropy:.2f} nats a token"
+        )
+        if (signal := seen.signal_at(STEP)) is not None:
+            yield f"gradient    signal over noise {signal:.3f} with {STEP} answers a step"
+        yield from foretold_lines(self.foretold, self.seconds)
+        if self.recipe is None:
+            yield f"what would have to change: {' '.join(self.obstacles())}"
+        else:
+            yield f"best: {self.recipe.description}"
+
+    def obstacles(self) -> Iterator[str]:
+        """Why nothing is gained."""
+        seen = self.figures
+        if seen.truncated > 0.5:
+            yield "Most answers are cut: raise sampling.max_tokens."
+        if seen.reward > 1 - LEAST_GAIN:
+            yield "The prompts are solved: take harder ones."
+        elif seen.mixed < 0.1:
+            yield (
+                "Answers to a prompt earn the same: pay parts of an answer, take easier prompts, or "
+                "show gold answers (sft)."
+            )
+        else:
+            yield "The budget is too small for these costs: give it more --minutes."
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "figures": asdict(self.figures),
+            "seconds": self.seconds,
+            "foretold": [asdict(one) for one in self.foretold],
+            "recipe": self.recipe and self.recipe.to_dict(),
+            "obstacles": [] if self.recipe else [*self.obstacles()],
+        }
+
+
+def run_pilot(
+    recipe: Recipe, folder: Path, minutes: float = 60, progress: Progress = silent
+) -> Pilot:
+    """Measure what a recipe's model, prompts and reward offer, and foretell what training gains.
+
+    Args:
+        recipe: with one task and a model; its stages are looked at for nothing but rates and
+            limits.
+        folder: where the task may build its records.
+        minutes: of training that are asked about, on all processors of the recipe.
+        progress: is told what is done.
+
+    Raises:
+        RecipeError: several tasks, no model, or what `check_recipe` refuses.
+        RunError: the audit of the reward found something fatal.
+        DataError: see `measure_answers`.
+    """
+    if len(recipe.each_task) > 1 or recipe.model.name is None:
+        raise RecipeError(
+            "a pilot measures one model on one task",
+            "name a model (model.name), and leave one task",
+        )
+    check_recipe(recipe)
+    (section,) = recipe.each_task.values()
+    task = open_task(section.name, section.options, folder, progress)
+    train = task.examples("train")
+    progress("auditing the reward", 0, 1)
+    found = try_reward(task, "run", ("train",)).findings
+    refuse_findings("the reward cannot be trusted", found, "plumbline audit shows all of it")
+    progress(f"opening {recipe.model.name}", 0, 1)
+    policy = open_policy(model_section(recipe), recipe.model.name, recipe.seed)
+    check_prompts(policy, train[:PROMPTS], recipe.sampling)
+    figures = measure_answers(policy, task, recipe, progress=progress)
+    on_gpu = policy.engine.get("device", "").startswith("cuda")
+    processors = 1 if on_gpu else torch.get_num_threads()
+    seconds = 60 * minutes * processors
+    offer = figures.offer(gold=all(example.gold is not None for example in train))
+    foretold = tuple(foretell(offer, seconds))
+    useful = foretold and foretold[0].gain >= LEAST_GAIN
+    recipe_of = advise(recipe, foretold[0], figures) if useful else None
+    return Pilot(figures, seconds, foretold, recipe_of)
+
+
+def advise(recipe: Recipe, way: Foretold, figures: PilotFigures) -> Recipe:
+    """The recipe with a way in place of its stages, as many steps as the budget pays for, and a
+    starting rate.
+
+    Raises:
+        RecipeError: with these keys it is no recipe.
+    """
+    own = WAYS.get(way.way)
+    answers = STEP if own else 16
+    signal = figures.signal_at(1) or math.inf
+    while own and signal * answers < ENOUGH and way.answers > 2 * answers * FEWEST:
+        answers *= 2
+    steps, rate = max(FEWEST, round(way.answers / answers)), way.learning_rate
+    stage: dict[str, Any] = {
+        "steps": steps,
+        "optimiser": {"learning_rate": rate, "schedule": "linear", "warmup": 0},
+    }
+    sizes = {"prompts_per_step": answers // ANSWERS, "group_size": ANSWERS}
+    values = recipe.to_dict() | {
+        "name": f"{recipe.name}-{way.way}",
+        "description": f"{way.way}, {steps} steps of {answers} answers, learning rate {rate:g}",
+        "sft": None if own else stage | {"batch_size": answers},
+        "rl": own and own | stage | sizes,
+    }
+    return parse_recipe(values)
+
+
+def check_advice(path: Path) -> None:
+    """Refuse a file that no pilot wrote.
+
+    Raises:
+        StorageError: it is there.
+    """
+    output_guard.check_file(path, "recipe", lambda there: file_begins_with(there, HEAD))
+
+
+def write_advice(recipe: Recipe, path: Path) -> None:
+    """Write a pilot's recipe.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    write_text(path, f"{HEAD}a way, its steps and a starting rate.\n{recipe.to_yaml()}")
 
 
 def measure_answers(
@@ -127,6 +309,7 @@ def measure_answers(
     return PilotFigures(
         prompts=len(groups),
         answers=len(rollouts),
+        each=answers,
         reward=float(np.nanmean(rewards)),
         best=float(np.mean([np.nanmax(row) for row in rewards if not np.isnan(row).all()])),
         right=float(np.nanmean(flags)),

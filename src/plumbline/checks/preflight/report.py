@@ -12,7 +12,14 @@ from typing import Any
 
 from rich.text import Text
 
-from plumbline.checks.check import Check, Examination, Finding, describe_refusal, examine
+from plumbline.checks.check import (
+    Check,
+    Examination,
+    Finding,
+    describe_refusal,
+    examine,
+    refuse_findings,
+)
 from plumbline.checks.findings_output import finding_to_json, render_finding, render_findings
 from plumbline.checks.preflight import data, model, overlap, settings
 from plumbline.checks.preflight.before import BeforeRun, TaskPrompts, gather_before_run
@@ -23,7 +30,6 @@ from plumbline.errors import (
     ModelError,
     PlumblineError,
     RecipeError,
-    RunError,
     UntrustedCodeError,
 )
 from plumbline.policies.downloads.get import ENTRIES, megabytes
@@ -222,10 +228,7 @@ def refuse_fatal(recipe: Recipe, folder: Path, tasks_data: Sequence[TaskData]) -
         return
     known = BeforeRun(recipe=recipe, folder=folder, tasks={one.name: one for one in tasks_data})
     found = examine(known, [check for check in CHECKS if check.quick])
-    if fatal := [finding for finding in found.findings if finding.level == "fatal"]:
-        causes = "; ".join(f"{finding.what} ({finding.check})" for finding in fatal)
-        fixes = "; ".join(dict.fromkeys(finding.fix for finding in fatal if finding.fix))
-        raise RunError(f"preflight failed: {causes}", f"{fixes}; {ANYWAY}")
+    refuse_findings("preflight failed", found.findings, ANYWAY)
 
 
 def _examine_run(known: BeforeRun, began: float) -> Preflight:
