@@ -424,6 +424,7 @@ def test_the_public_commands_and_their_options_are_these(plumbline):
         "check": ["--completions", "--json", "--set", "--trust-code", "--verbose"],
         "recipe": ["--all", "--commented", "--json", "--out", "--schema", "--set"],
         "run": ["--dry-run", "--json", "--out", "--resume", "--set", "--trust-code"],
+        "pilot": ["--json", "--minutes", "--out", "--set", "--trust-code"],
         "get": ["--json", "--out"],
         "init": [
             "--config",
