@@ -82,6 +82,7 @@ def test_equal_rewards_have_no_signal(tiny_folder):
     task = ToyTask({"size": 4, "reward": "constant"})
     found = measure_answers(fresh_policy(tiny_folder), task, toy_recipe(), answers=2)
     assert (found.mixed, found.spread, found.signal) == (0, 0, None)
+    assert found.update_seconds == found.draw_seconds > 0
     assert found.signal_at(64) is None
 
 

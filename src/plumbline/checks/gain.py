@@ -170,5 +170,3 @@ def foretold_lines(found: Sequence[Foretold], seconds: float) -> Iterator[str]:
             f"  {one.way:<18} {one.gain:+.2f} [{one.low:+.2f}, {one.high:+.2f}]"
             f"  {one.answers:,.0f} answers"
         )
-    if not found or found[0].gain < LEAST_GAIN:
-        yield f"nothing that is known here gains {LEAST_GAIN}"

@@ -63,8 +63,6 @@ class PilotFigures:
     prompts: int
     answers: int
     """All that were drawn, P * G."""
-    each: int
-    """G."""
     reward: float
     """Mean."""
     best: float
@@ -91,7 +89,8 @@ class PilotFigures:
     draw_seconds: float
     """Processor-seconds of drawing and judging an answer."""
     update_seconds: float
-    """Processor-seconds of an answer's share of an update."""
+    """Processor-seconds of learning from an answer; as long as drawing takes, where no answer has
+    an advantage."""
 
     def signal_at(self, answers: int) -> float | None:
         """Signal over noise of a step with so many answers (McCandlish et al. 2018,
@@ -119,15 +118,12 @@ class Pilot:
         """For terminals: a dozen."""
         seen = self.figures
         yield f"{seen.answers} answers to {seen.prompts} training prompts"
-        yield f"reward      {seen.reward:.3f} sampled, {seen.best:.3f} the best of {seen.each}"
+        yield f"reward      {seen.reward:.3f} sampled, {seen.best:.3f} the best of {ANSWERS}"
         yield (
             f"right       {seen.right:.3f} of the answers; {seen.right_prompts:.3f} of the prompts "
-            f"have one among {seen.each}"
+            f"have one among {ANSWERS}"
         )
-        moving = ", ".join(
-            f"{name} {value:.2f}"
-            for name, value in sorted(seen.parts.items(), key=lambda one: -one[1])
-        )
+        moving = ", ".join(f"{name} {value:.2f}" for name, value in seen.parts.items())
         yield f"differ      {seen.mixed:.3f} of the groups; within a prompt by {seen.spread:.3f} ({moving})"
         yield (
             f"answers     {seen.tokens:.0f} tokens, {seen.truncated:.3f} cut, {seen.duplicates:.3f} "
@@ -201,13 +197,12 @@ def run_pilot(
     check_prompts(policy, train[:PROMPTS], recipe.sampling)
     figures = measure_answers(policy, task, recipe, progress=progress)
     on_gpu = policy.engine.get("device", "").startswith("cuda")
-    processors = 1 if on_gpu else torch.get_num_threads()
-    seconds = 60 * minutes * processors
+    seconds = 60 * minutes * (1 if on_gpu else torch.get_num_threads())
     offer = figures.offer(gold=all(example.gold is not None for example in train))
     foretold = tuple(foretell(offer, seconds))
     useful = foretold and foretold[0].gain >= LEAST_GAIN
-    recipe_of = advise(recipe, foretold[0], figures) if useful else None
-    return Pilot(figures, seconds, foretold, recipe_of)
+    advised = advise(recipe, foretold[0], figures) if useful else None
+    return Pilot(figures, seconds, foretold, advised)
 
 
 def advise(recipe: Recipe, way: Foretold, figures: PilotFigures) -> Recipe:
@@ -309,7 +304,6 @@ def measure_answers(
     return PilotFigures(
         prompts=len(groups),
         answers=len(rollouts),
-        each=answers,
         reward=float(np.nanmean(rewards)),
         best=float(np.mean([np.nanmax(row) for row in rewards if not np.isnan(row).all()])),
         right=float(np.nanmean(flags)),
@@ -326,14 +320,15 @@ def measure_answers(
         duplicates=1 - sum(texts) / len(rollouts),
         signal=signal,
         draw_seconds=drawn / len(rollouts),
-        update_seconds=updated / len(rollouts),
+        update_seconds=updated or drawn / len(rollouts),
     )
 
 
 def _measure_signal(
     policy: Policy, groups: Sequence[Group], recipe: Recipe
 ) -> tuple[float | None, float]:
-    """Signal over noise of one answer, and the processor-seconds of an update with all."""
+    """Signal over noise of one answer, and the processor-seconds of an update for each answer that
+    has an advantage; 0 where none has."""
     section = recipe.rl or RlSection(steps=1)
     algorithm = Grpo()
     still = section.optimiser.model_copy(update={"learning_rate": 0.0, "weight_decay": 0.0})
@@ -348,16 +343,18 @@ def _measure_signal(
         }
     )
     optimiser = Optimiser(policy.trainable(), still, 1)
+    weighted = weigh_rollouts(groups, algorithm)
+    learnt = sum(rollout.advantage != 0 for rollout in rollouts_of(weighted))
     began = processor_seconds()
     report = update_policy(
         policy,
         optimiser,
-        weigh_rollouts(groups, algorithm),
+        weighted,
         recipe.model_copy(update={"rl": section}),
         0,
         Microbatches(optimiser, policy),
     )
-    spent = processor_seconds() - began
+    spent = (processor_seconds() - began) / learnt if learnt else 0.0
     if report.gradient is None or report.gradient.noise <= 0:
         return None, spent
     answers = len(rollouts_of(groups))
