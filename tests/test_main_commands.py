@@ -155,7 +155,7 @@ def test_a_pilot_on_another_recipe_writes_one_that_runs(plumbline, place):
     code, told, err = plumbline("pilot", "tried.yaml", "--minutes", 600, *short)
     assert code == 0, err
     assert len(told.splitlines()) <= 16
-    assert told.splitlines()[-1] == "next: plumbline run pilot.yaml"
+    assert told.splitlines()[-1] == "next: plumbline run pilot.yaml --trust-code"
     code, told, err = plumbline("pilot", "tried.yaml", "--minutes", 600, *short, "--json")
     assert code == 0, err
     found = json.loads(told)

@@ -90,7 +90,7 @@ def test_the_last_steps_of_a_run_are_what_more_of_it_begins_with(tmp_path):
     with pytest.raises(RunError):
         offer_of_run(run)
     rows = [
-        {"stage": "rl", "step": step, "train/reward": 0.1 * step, "train/reward_std": 0.01 * step}
+        {"stage": "rl", "step": step, "train/reward": 0.04 * step, "train/reward_std": 0.01 * step}
         for step in range(1, 21)
     ]
     spent = [
@@ -101,6 +101,23 @@ def test_the_last_steps_of_a_run_are_what_more_of_it_begins_with(tmp_path):
     run = RunRecord.read(tmp_path / "run")
     offer, seconds = offer_of_run(run)
     answers = run.recipe.rl.prompts_per_step * run.recipe.rl.group_size
-    assert (offer.reward, offer.spread) == pytest.approx((1.55, 0.155)), "of the last ten"
+    assert (offer.reward, offer.spread) == pytest.approx((0.62, 0.155)), "of the last ten"
     assert (offer.draw_seconds, offer.update_seconds) == (3 / answers, 1 / answers)
     assert (seconds, offer.gold) == (80, False)
+
+
+@pytest.mark.parametrize("wrong", [-1.0, 1e300, None, True])
+@pytest.mark.parametrize("name", ["train/reward", "train/reward_std", "cpu/rollouts", "cpu/update"])
+def test_a_strangers_records_are_an_answer_or_an_error(tmp_path, name, wrong):
+    stored(tmp_path / "run", steps=0)
+    row = {"stage": "rl", "step": 1, "train/reward": 0.5, "train/reward_std": 0.2}
+    spent = {"stage": "rl", "step": 1, "cpu/rollouts": 3.0, "cpu/update": 1.0}
+    (row if name in row else spent)[name] = wrong
+    write_jsonl(tmp_path / "run" / "metrics.jsonl", [row])
+    write_jsonl(tmp_path / "run" / "timings.jsonl", [spent])
+    try:
+        found = foretell(*offer_of_run(RunRecord.read(tmp_path / "run")))
+    except RunError:
+        assert wrong is None
+        return
+    assert all(math.isfinite(value) for one in found for value in (one.gain, one.low, one.high))

@@ -2,10 +2,12 @@
 
 import statistics
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
 
+from plumbline.checks.gain import Foretold
 from plumbline.errors import DataError
 from plumbline.records import Judged, Outcome, Score
 from plumbline.training import pilot
@@ -92,6 +94,26 @@ def test_the_same_whatever_the_recipe_learns_by(tiny_folder):
         found.append(measure_answers(fresh_policy(tiny_folder), task, toy_recipe(**given)).signal)
     assert found[0] is not None
     assert found == pytest.approx([found[0]] * 3)
+
+
+@pytest.mark.parametrize("way", [*pilot.WAYS, "sft"])
+def test_each_ways_recipe_has_as_many_answers_as_the_budget(measured, way):
+    """And where a step has too little signal, a larger step and a larger optimiser step."""
+    figures, _ = measured
+    steps = {}
+    for signal in (1.0, pilot.ENOUGH / pilot.STEP / 3):
+        given = Foretold(way, 0.3, 0.1, 0.5, answers=6400, learning_rate=3e-4)
+        made = pilot.advise(toy_recipe(), given, replace(figures, signal=signal))
+        stage = made.sft if way == "sft" else made.rl
+        assert (made.sft is None) == (way != "sft") == (made.rl is not None)
+        each = 16 if way == "sft" else stage.prompts_per_step * stage.group_size
+        assert stage.steps * each == pytest.approx(6400, rel=0.05)
+        assert stage.optimiser.learning_rate == 3e-4
+        steps[signal] = each, 0 if way == "sft" else stage.prompts_per_step / stage.minibatch
+    assert steps[1.0] == (16, 0) if way == "sft" else steps[1.0][0] == pilot.STEP
+    (small, updates), (large, same) = steps.values()
+    assert updates == same
+    assert large == (small if way == "sft" else 4 * small)
 
 
 def test_what_is_right():

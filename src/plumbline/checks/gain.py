@@ -20,11 +20,11 @@ import numpy as np
 
 from plumbline.config.overrides import read_package_yaml
 from plumbline.errors import RunError
-from plumbline.runs.record import RunRecord
+from plumbline.runs.record import MOST_SECONDS, RunRecord
 
 LEAST_GAIN = 0.05
 """Less than this is no reason to train."""
-REWARD, SPREAD = "train/reward", "train/reward_std"
+REWARDS = ("train/reward", "train/reward_std")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Offer:
     draw_seconds: float
     """Processor-seconds of drawing and judging an answer."""
     update_seconds: float
-    """Of an answer's share of an update."""
+    """Of learning from an answer."""
     gold: bool = False
     """Whether there are gold answers to learn from."""
 
@@ -94,12 +94,6 @@ def read_table() -> GainTable:
     return GainTable(**values | {"ways": ways})
 
 
-def count_answers(offer: Offer, seconds: float, *, gold: bool) -> float:
-    """Answers that so many processor-seconds pay for: drawn and learnt from, or learnt from alone."""
-    each = offer.update_seconds + (0 if gold else offer.draw_seconds)
-    return seconds / max(each, 1e-9)
-
-
 def gain_at(offer: Offer, answers: float, way: Coefficients) -> float:
     """The expected gain."""
     odds = math.exp(way.at) * (answers / 1000) ** way.answers
@@ -120,11 +114,11 @@ def foretell(offer: Offer, seconds: float) -> list[Foretold]:
         seconds: processor-seconds of training.
     """
     table = read_table()
-    found = [
-        foretell_way(name, offer, count_answers(offer, seconds, gold=way.gold), table)
-        for name, way in table.ways.items()
-        if offer.gold or not way.gold
-    ]
+    found = []
+    for name, way in table.ways.items():
+        if offer.gold or not way.gold:
+            each = offer.update_seconds + (0 if way.gold else offer.draw_seconds)
+            found.append(foretell_way(name, offer, seconds / max(each, 1e-9), table))
     return sorted(found, key=lambda one: -one.gain)
 
 
@@ -144,7 +138,8 @@ def offer_of_run(run: RunRecord) -> tuple[Offer, float]:
         RunError: it has no steps of RL that say so.
     """
     section = run.recipe.rl
-    rows = [row for row in run.rows("rl")[-10:] if row.get(SPREAD) is not None]
+    known = [row for row in run.rows("rl")[-10:] if None not in map(row.get, REWARDS)]
+    rows = [[float(row[name]) for name in REWARDS] for row in known]
     spent = [row for row in run.timings.get("rl", []) if "cpu/update" in row]
     if section is None or not rows or not spent:
         raise RunError(
@@ -152,10 +147,10 @@ def offer_of_run(run: RunRecord) -> tuple[Offer, float]:
             "try its model before the next run: plumbline pilot RECIPE",
         )
     answers = len(spent) * section.prompts_per_step * section.group_size
-    draw, update = (
-        sum(row.get(name, 0) for row in spent) for name in ("cpu/rollouts", "cpu/update")
-    )
-    reward, spread = (float(np.mean([row[name] for row in rows])) for name in (REWARD, SPREAD))
+    seconds = [[row.get(name) or 0 for name in ("cpu/rollouts", "cpu/update")] for row in spent]
+    draw, update = np.clip(seconds, 0, MOST_SECONDS).sum(0).tolist()
+    # the records may be somebody else's
+    reward, spread = np.clip(rows, 0, 1).mean(0).tolist()
     return Offer(reward, spread, draw / answers, update / answers), draw + update
 
 

@@ -296,8 +296,8 @@ def pilot(
     lines = [*found.lines()]
     if found.recipe is not None:
         write_advice(found.recipe, out)
-        lines.append(f"next: plumbline run {out}")
-    print_json(found.to_json()) if as_json else print_text("".join(f"{one}\n" for one in lines))
+        lines.append(f"next: plumbline run {out}{found.recipe.trust_flag}")
+    print_json(found.to_json()) if as_json else print_text("\n".join([*lines, ""]))
     raise Exit(0 if found.recipe is not None else 1)
 
 

@@ -148,10 +148,11 @@ def decide(
         from plumbline.checks.gain import foretell, foretold_lines, offer_of_run
 
         offer, seconds = offer_of_run(evidence.runs[0].run)
-        foretold = foretell(offer, seconds)
-        lines = "".join(f"{line}\n" for line in foretold_lines(foretold, seconds))
-        values = {"seconds": seconds, "foretold": [asdict(one) for one in foretold]}
-        print_json(values) if as_json else print_text(lines)
+        found = foretell(offer, seconds)
+        if as_json:
+            print_json({"seconds": seconds, "foretold": [asdict(one) for one in found]})
+        else:
+            print_text("\n".join([*foretold_lines(found, seconds), ""]))
         return
     decision = decide_on(evidence, find_decision_tree(evidence, tree))
     run = evidence.runs[0].run

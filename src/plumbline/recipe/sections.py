@@ -595,6 +595,12 @@ class Recipe(Section):
         assert self.task is not None
         return {"": self.task}
 
+    @property
+    def trust_flag(self) -> str:
+        """What a command on this recipe needs behind it, where rows are scored by a function that
+        it names."""
+        return " --trust-code" * any(one.name == "jsonl" for one in self.each_task.values())
+
     def tiny_options(self, name: str) -> dict[str, Any]:
         """The options of a task's records that a tiny model is pretrained on."""
         tiny = self.model.tiny.task_options if self.model.tiny is not None else {}

@@ -200,7 +200,6 @@ def run_summary(run: Run | RunRecord) -> Group:
         ]
         found = "; ".join(f"{name}: {text}" for name, text in page_sections.count_facts(view))
     result = record.result() or {}
-    trust = " --trust-code" * any(one.name == "jsonl" for one in record.recipe.each_task.values())
     lines.append(Text(f"\nchecks  {found}"))
     if view.decision:
         lines.append(Text(f"next    {view.decision.scenario}. {view.decision.says}"))
@@ -210,6 +209,6 @@ def run_summary(run: Run | RunRecord) -> Group:
     paths = (
         f"report  {run.folder / 'report.html'}\nmodel   {model}\n"
         f"more    plumbline check {run.folder}\n"
-        f"        plumbline eval {model} --split test{trust}"
+        f"        plumbline eval {model} --split test{record.recipe.trust_flag}"
     )
     return Group(*lines, Text(paths, no_wrap=True))

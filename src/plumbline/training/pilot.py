@@ -109,7 +109,7 @@ class Pilot:
     figures: PilotFigures
     seconds: float
     """Processor-seconds of training that are asked about."""
-    foretold: tuple[Foretold, ...]
+    foretold: list[Foretold]
     """The largest gain first."""
     recipe: Recipe | None
     """None where no way gains `LEAST_GAIN`."""
@@ -129,8 +129,8 @@ class Pilot:
             f"answers     {seen.tokens:.0f} tokens, {seen.truncated:.3f} cut, {seen.duplicates:.3f} "
             f"repeated, {seen.entropy:.2f} nats a token"
         )
-        if (signal := seen.signal_at(STEP)) is not None:
-            yield f"gradient    signal over noise {signal:.3f} with {STEP} answers a step"
+        signal = seen.signal_at(STEP) or 0
+        yield f"gradient    signal over noise {signal:.3f} with {STEP} answers a step"
         yield from foretold_lines(self.foretold, self.seconds)
         if self.recipe is None:
             yield f"what would have to change: {' '.join(self.obstacles())}"
@@ -190,19 +190,18 @@ def run_pilot(
     task = open_task(section.name, section.options, folder, progress)
     train = task.examples("train")
     progress("auditing the reward", 0, 1)
-    found = try_reward(task, "run", ("train",)).findings
-    refuse_findings("the reward cannot be trusted", found, "plumbline audit shows all of it")
+    tried = try_reward(task, "run", ("train",))
+    refuse_findings("the reward cannot be trusted", tried.findings, "see plumbline audit")
     progress(f"opening {recipe.model.name}", 0, 1)
     policy = open_policy(model_section(recipe), recipe.model.name, recipe.seed)
     check_prompts(policy, train[:PROMPTS], recipe.sampling)
     figures = measure_answers(policy, task, recipe, progress=progress)
-    on_gpu = policy.engine.get("device", "").startswith("cuda")
-    seconds = 60 * minutes * (1 if on_gpu else torch.get_num_threads())
-    offer = figures.offer(gold=all(example.gold is not None for example in train))
-    foretold = tuple(foretell(offer, seconds))
-    useful = foretold and foretold[0].gain >= LEAST_GAIN
-    advised = advise(recipe, foretold[0], figures) if useful else None
-    return Pilot(figures, seconds, foretold, advised)
+    cpu = not policy.engine.get("device", "").startswith("cuda")
+    seconds = 60 * minutes * (torch.get_num_threads() if cpu else 1)
+    gold = all(example.gold is not None for example in train)
+    foretold = foretell(figures.offer(gold=gold), seconds)
+    best = next((one for one in foretold if one.gain >= LEAST_GAIN), None)
+    return Pilot(figures, seconds, foretold, advise(recipe, best, figures) if best else None)
 
 
 def advise(recipe: Recipe, way: Foretold, figures: PilotFigures) -> Recipe:
@@ -217,19 +216,25 @@ def advise(recipe: Recipe, way: Foretold, figures: PilotFigures) -> Recipe:
     signal = figures.signal_at(1) or math.inf
     while own and signal * answers < ENOUGH and way.answers > 2 * answers * FEWEST:
         answers *= 2
-    steps, rate = max(FEWEST, round(way.answers / answers)), way.learning_rate
-    stage: dict[str, Any] = {
+    steps = max(FEWEST, round(way.answers / answers))
+    stage = {
         "steps": steps,
-        "optimiser": {"learning_rate": rate, "schedule": "linear", "warmup": 0},
+        "optimiser": {"learning_rate": way.learning_rate, "schedule": "linear", "warmup": 0},
     }
-    sizes = {"prompts_per_step": answers // ANSWERS, "group_size": ANSWERS}
-    values = recipe.to_dict() | {
+    advised = {
         "name": f"{recipe.name}-{way.way}",
-        "description": f"{way.way}, {steps} steps of {answers} answers, learning rate {rate:g}",
+        "description": f"{way.way}, {steps} steps of {answers} answers, learning rate {way.learning_rate:g}",
         "sft": None if own else stage | {"batch_size": answers},
-        "rl": own and own | stage | sizes,
+        "rl": own
+        and own
+        | stage
+        | {
+            "prompts_per_step": answers // ANSWERS,
+            "group_size": ANSWERS,
+            "minibatch": own["minibatch"] * answers // STEP,
+        },
     }
-    return parse_recipe(values)
+    return parse_recipe(recipe.to_dict() | advised)
 
 
 def check_advice(path: Path) -> None:
