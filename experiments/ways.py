@@ -272,7 +272,7 @@ def run_arm(options: argparse.Namespace, name: str, seed: int) -> Path:
     }
     row["set"] = options.overrides
     seen = [each for _, each in read_jsonl(options.rows)] if options.rows.is_file() else []
-    if not any({key: each[key] for key in row} == row for each in seen):
+    if not any({key: each.get(key) for key in row} == row for each in seen):
         write_jsonl(
             options.rows, [*seen, row | figures(RunRecord.read(folder), stage, options.task)]
         )

@@ -4,14 +4,17 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from plumbline import api
+from plumbline.checks.preflight import costs
 from plumbline.checks.preflight import report as module
 from plumbline.checks.preflight.before import open_tasks
 from plumbline.checks.preflight.shapes import find_shapes, load_published
 from plumbline.cli import main as cli
+from plumbline.errors import ModelError
 from plumbline.recipe import load_recipe
 
 
@@ -202,3 +205,35 @@ def test_the_count_of_weights_is_that_of_the_model(tiny_folder):
     assert (
         shapes.parameters == sum(weight.numel() for weight in policy.model.parameters()) - adapters
     )
+
+
+def test_time_and_memory_are_counted_from_what_products_take(place, monkeypatch):
+    machine = {"name": "CPU", "memory": 24e9, "width": 4, "speeds": [1e9, 4e9]}
+    monkeypatch.setattr(costs, "_measure", lambda *_: machine)
+    said = api.dry_run("commerce-demo")
+    lengths, weights = said.prompts[0].lengths, said.shapes.parameters
+    many = 2 * weights / 4e9 + said.shapes.layers * costs.LAYER / costs.TOKENS
+    found = said.costs
+    examples = said.recipe.sft.steps * said.recipe.sft.batch_size
+    shown = examples * (lengths["prompt"] + lengths["answer"]) * 2 * many
+    assert found.seconds["sft"] == pytest.approx((shown, shown))
+    few = 2 * weights / 1e9 + said.shapes.layers * costs.LAYER / costs.ROWS
+    reading = 128 * lengths["prompt"] * many
+    drawn = tuple(1024 * tokens * few + reading for tokens in (lengths["answer"], 72))
+    assert found.seconds["drawing"] == pytest.approx(drawn)
+    assert found.fits
+    assert said.to_json()["costs"]["fits"] is True
+    large = api.dry_run("commerce-llada-8b").costs
+    assert not large.fits
+    assert large.needed > 4 * 8e9
+    quick = api.dry_run("commerce-demo", overrides=["rl.seconds=60"]).costs.seconds
+    assert max(quick["drawing"]) <= 60 / costs.CPUS
+
+
+def test_products_are_measured_by_a_program_of_its_own():
+    recipe = load_recipe("commerce-demo")
+    found = costs._measure(recipe, find_shapes("models/smollm2-135m"))
+    assert all(1e8 < speed < 1e15 for speed in found["speeds"])
+    assert found["memory"] > 1e8
+    with pytest.raises(ModelError, match="cannot be measured on cpu"):
+        costs._measure(recipe, replace(find_shapes("models/smollm2-135m"), hidden=-1))

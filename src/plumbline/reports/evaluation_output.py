@@ -34,6 +34,8 @@ FORMATS: Mapping[str, tuple[str, Callable[[Table], str]]] = {
     "latex": ("tex", Table.to_latex),
 }
 """What tables can be written as: the ending of a file, and the writer."""
+WIDE = 0.75
+"""Of an interval of a share, which then says nothing."""
 TABLES = "tables"
 """What the mark in a folder of tables says (see `plumbline.runs.output_guard`)."""
 
@@ -241,14 +243,18 @@ def tasks_tables(summaries: Mapping[str, Mapping[str, Any]]) -> RenderableType:
 
 
 def _broken_down(what: str, summary: Mapping[str, Any]) -> RenderableType:
-    """One figure with its interval, the others as plain means, which is what 80 columns hold."""
+    """One figure with its interval, where that is no more than `WIDE`; the others as plain means,
+    which is what 80 columns hold."""
     table = _breakdown_table(summary, what)
     intervals = [column.key for column in table.columns if column.is_interval]
     whole = REWARD if REWARD in intervals else intervals[0]
     rows = [
         Row(
             tuple(
-                cell.mean if isinstance(cell, Interval) and column.key != whole else cell
+                cell.mean
+                if isinstance(cell, Interval)
+                and (column.key != whole or cell.high - cell.low > WIDE)
+                else cell
                 for column, cell in zip(table.columns, row.cells, strict=True)
             )
         )

@@ -23,6 +23,7 @@ from plumbline.checks.check import (
 from plumbline.checks.findings_output import finding_to_json, render_finding, render_findings
 from plumbline.checks.preflight import data, model, overlap, settings
 from plumbline.checks.preflight.before import BeforeRun, TaskPrompts, gather_before_run
+from plumbline.checks.preflight.costs import Costs, estimate_costs
 from plumbline.checks.preflight.shapes import Shapes
 from plumbline.config.imports import missing_module_error
 from plumbline.errors import (
@@ -102,6 +103,8 @@ class DryRun(Preflight):
     needs: Sequence[str]
     prompts: Sequence[TaskPrompts]
     shapes: Shapes | None
+    costs: Costs | None
+    """None where they cannot be estimated."""
     notes: Sequence[str]
     """What is not known exactly, and when it will be."""
 
@@ -121,6 +124,7 @@ class DryRun(Preflight):
             "model": None
             if self.shapes is None
             else {**asdict(self.shapes), "parameters": self.shapes.parameters},
+            "costs": self.costs and self.costs.to_json(),
             "notes": list(self.notes),
             "fatal": self.fatal,
             "findings": [finding_to_json(finding) for finding in self.findings],
@@ -133,6 +137,7 @@ class DryRun(Preflight):
             "needs": self.needs or ["nothing that is not there"],
             "prompts": [line for one in self.prompts for line in self._prompts(one)]
             or ["not known"],
+            "costs": ["not known"] if self.costs is None else [*self.costs.lines()],
             "notes": self.notes,
         }
         lines = [f"{self.recipe.name}: `plumbline recipe` prints every key of it", ""]
@@ -206,14 +211,24 @@ def dry_run(recipe: Recipe, folder: Path, *, resume: bool = False) -> DryRun:
     with gather_before_run(recipe, folder) as known:
         prompts, shapes = known.prompts, known.shapes
         found = _examine_run(known, began)
-    estimated = ["lengths are in characters over 3: the model's tokenizer is not at hand"]
+    notes = (
+        []
+        if known.counter[1]
+        else ["lengths are in characters over 3: the model's tokenizer is not at hand"]
+    )
+    try:
+        costs = estimate_costs(recipe, prompts, shapes)
+    except ModelError as error:
+        costs = None
+        notes.append(error.cause)
     values = {one.name: getattr(found, one.name) for one in fields(found)}
     return DryRun(
         **{**values, "findings": (*_check_folder(folder, resume=resume), *found.findings)},
         needs=[*_missing_model(recipe.model.name, shapes), *_missing_packages(recipe)],
         prompts=prompts,
         shapes=shapes,
-        notes=[] if known.counter[1] else estimated,
+        costs=costs,
+        notes=notes,
     )
 
 
