@@ -1,6 +1,7 @@
 """Every arm of `ways.py` is a recipe, for each of its tasks and models, and its rows are told apart."""
 
 import argparse
+import json
 from pathlib import Path
 
 import pytest
@@ -70,3 +71,18 @@ def test_committed_rows_are_read_by_the_table():
     assert {row["model"] for row in rows} <= set(ways.MODELS)
     chosen = [row for row in rows if (row["task"], row["start"]) == ("strict-json", 300)]
     assert len(ways.table(chosen).splitlines()) == 2 + len({row["arm"] for row in chosen})
+
+
+def test_a_finished_arm_has_one_row_beside_those_of_pilots(monkeypatch, tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    pilot = {"task": "strict-json", "model": ways.MODELS[0], "arm": "pilot", "seed": 0, "start": 0}
+    rows.write_text(json.dumps(pilot) + "\n")
+    given = options("strict-json", ways.MODELS[0])
+    given.rows = rows
+    monkeypatch.setattr(ways, "run_recipe", lambda *_, **__: None)
+    monkeypatch.setattr(ways.RunRecord, "read", lambda folder: folder)
+    monkeypatch.setattr(ways, "figures", lambda *_: {"steps": 3})
+    for _ in range(2):
+        ways.run_arm(given, "sft", seed=0)
+    first, second = map(json.loads, rows.read_text().splitlines())
+    assert (first, second["arm"], second["steps"]) == (pilot, "sft", 3)

@@ -103,12 +103,13 @@ def test_each_ways_recipe_has_as_many_answers_as_the_budget(measured, way):
     steps = {}
     for signal in (1.0, pilot.ENOUGH / pilot.STEP / 3):
         given = Foretold(way, 0.3, 0.1, 0.5, answers=6400, learning_rate=3e-4)
-        made = pilot.advise(toy_recipe(), given, replace(figures, signal=signal))
+        made = pilot.advise(toy_recipe(), given, replace(figures, signal=signal), 160)
         stage = made.sft if way == "sft" else made.rl
         assert (made.sft is None) == (way != "sft") == (made.rl is not None)
         each = 16 if way == "sft" else stage.prompts_per_step * stage.group_size
         assert stage.steps * each == pytest.approx(6400, rel=0.05)
         assert stage.optimiser.learning_rate == 3e-4
+        assert f"{40 if way == 'sft' else 5} epochs of 160" in made.description
         steps[signal] = each, 0 if way == "sft" else stage.prompts_per_step / stage.minibatch
     assert steps[1.0] == (16, 0) if way == "sft" else steps[1.0][0] == pilot.STEP
     (small, updates), (large, same) = steps.values()

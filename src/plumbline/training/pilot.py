@@ -201,12 +201,14 @@ def run_pilot(
     gold = all(example.gold is not None for example in train)
     foretold = foretell(figures.offer(gold=gold), seconds)
     best = next((one for one in foretold if one.gain >= LEAST_GAIN), None)
-    return Pilot(figures, seconds, foretold, advise(recipe, best, figures) if best else None)
+    return Pilot(
+        figures, seconds, foretold, advise(recipe, best, figures, len(train)) if best else None
+    )
 
 
-def advise(recipe: Recipe, way: Foretold, figures: PilotFigures) -> Recipe:
+def advise(recipe: Recipe, way: Foretold, figures: PilotFigures, rows: int) -> Recipe:
     """The recipe with a way in place of its stages, as many steps as the budget pays for, and a
-    starting rate.
+    starting rate; its description says how often each of the training rows would be shown.
 
     Raises:
         RecipeError: with these keys it is no recipe.
@@ -217,13 +219,15 @@ def advise(recipe: Recipe, way: Foretold, figures: PilotFigures) -> Recipe:
     while own and signal * answers < ENOUGH and way.answers > 2 * answers * FEWEST:
         answers *= 2
     steps = max(FEWEST, round(way.answers / answers))
+    prompts = steps * answers / (ANSWERS if own else 1)
     stage = {
         "steps": steps,
         "optimiser": {"learning_rate": way.learning_rate, "schedule": "linear", "warmup": 0},
     }
     advised = {
         "name": f"{recipe.name}-{way.way}",
-        "description": f"{way.way}, {steps} steps of {answers} answers, learning rate {way.learning_rate:g}",
+        "description": f"{way.way}, {steps} steps of {answers} answers, learning rate "
+        f"{way.learning_rate:g}; {prompts / rows:.2g} epochs of {rows:,} training prompts",
         "sft": None if own else stage | {"batch_size": answers},
         "rl": own
         and own
