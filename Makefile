@@ -3,11 +3,12 @@
 #               answers, and ends with six answers before and after, the verdict, and the report. The same command resumes it
 #   make test   makes .venv, runs the tests but the slow ones (make test-slow: random at length, long runs)
 #   make test-check     those of `plumbline check` alone, without torch: a minute
-#   make test-studies   those of benchmarks/ and experiments/
+#   make test-studies   those of benchmarks/, experiments/ and page/
 #   make gpu    on a machine with a GPU: the tests that need one, and a table of SmolLM2 and of random weights in the shapes of
 #               Qwen3-0.6B and 8B against transformers and TRL (18 GB on disk)
 #   make demo-control   the demo's negative control, after it
 #   make docs   the documentation as a site, in site/
+#   make page   the page that checks a log in a browser, in dist/page (needs npm)
 # Others: lint, format, clean.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -23,7 +24,7 @@ DTYPE := --set model.dtype=$(shell awk '/vendor_id/ { amd = /AMD/ } /amx_bf16/ |
 # Tests start the command line dozens of times; without bytecode each compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-started demo-control test test-slow test-check test-studies gpu docs lint format clean
+.PHONY: demo demo-started demo-control test test-slow test-check test-studies gpu docs page lint format clean
 .DELETE_ON_ERROR:
 
 define need_python
@@ -99,7 +100,7 @@ test-check: .venv-check/stamp
 
 # Of scripts that measure, and of studies that were made once.
 test-studies: .venv/dev.stamp
-	@$(PYTEST) benchmarks experiments
+	@$(PYTEST) benchmarks experiments page
 
 gpu: .venv/dev.stamp
 	@$(BIN)/python -c 'import sys, torch; sys.exit("make gpu needs a CUDA device" * (not torch.cuda.is_available()))'
@@ -121,6 +122,10 @@ gpu: .venv/dev.stamp
 docs: .venv/docs.stamp
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "Site:  site/index.html (search needs a server: $(BIN)/python -m http.server -d site)"
+
+# WHEELS: a folder with the two compiled wheels, where Pyodide's own address is out of reach.
+page: $(BIN)/python
+	@$(BIN)/python page/build.py $(if $(WHEELS),--wheels $(WHEELS))
 
 lint: .venv/dev.stamp
 	@$(BIN)/ruff check .
