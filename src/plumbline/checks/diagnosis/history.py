@@ -69,6 +69,11 @@ class Series:
         good = np.isfinite(self.values)
         return self.steps[good], self.values[good]
 
+    @property
+    def finite_values(self) -> FloatArray:
+        """The values that are neither NaN nor infinite."""
+        return self.finite[1]
+
     def since(self, step: int) -> "Series":
         """From a step on."""
         return replace(

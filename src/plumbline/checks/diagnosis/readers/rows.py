@@ -374,7 +374,7 @@ CLEAR = 0.3
 def _is_cross_entropy(series: Mapping[str, Series], marks: Sequence[str]) -> bool:
     """Whether a loss alone has a name of RL, no reward stands beside it, and it is always far above
     0."""
-    values = series["loss"].finite[1] if "loss" in series else np.empty(0)
+    values = series["loss"].finite_values if "loss" in series else np.empty(0)
     named = all(find_series_name(column) == "loss" for column in marks)
     return named and len(values) > 0 and bool(values.min() > 0 and np.median(values) > CLEAR)
 

@@ -19,6 +19,7 @@ from plumbline.checks.diagnosis.facts import (
     is_cut_from_start,
     is_every_step,
     is_sustained,
+    list_prompts,
     quote_sample,
     recent_median,
     reward_rises,
@@ -29,7 +30,12 @@ from plumbline.checks.diagnosis.facts import (
 from plumbline.checks.diagnosis.history import History, Sample, Series
 from plumbline.checks.diagnosis.rule import persisted, rule
 from plumbline.checks.diagnosis.rules.reward import LENGTH
-from plumbline.checks.diagnosis.trends import end_medians, finite_values, fit_trend
+from plumbline.checks.diagnosis.trends import (
+    end_medians,
+    fit_trend,
+    median,
+    tenth_of,
+)
 from plumbline.config.overrides import read_package_yaml
 from plumbline.runs.evaluations import REFERENCE
 
@@ -48,13 +54,13 @@ def find_length(history: History) -> Iterator[Finding]:
     The first tenth of the steps against the last.
     """
     series = history["completion_length"]
-    values = finite_values(series.values)
+    values = series.finite_values
     if not has_enough_rows(series, LENGTH_ENOUGH):
         return
-    width = max(3, len(values) // 10)
+    width = tenth_of(values)
     first, last = end_medians(values, width)
     reward = fit_trend(history["reward"].values)
-    evidence = {"first": first, "last": last, "reward t": float(np.clip(reward.t, -99, 99))}
+    evidence = {"first": first, "last": last, "reward t": np.clip(reward.t, -99, 99)}
     if last > LENGTH_TIMES * max(first, 1) and last - first > 20:
         paid = (
             _follows_length(history)
@@ -63,20 +69,19 @@ def find_length(history: History) -> Iterator[Finding]:
         yield Finding(
             "warning" if paid or reward.t < 2 else "note",
             "grew",
-            since=int(series.steps[np.argmax(series.values > LENGTH_TIMES * max(first, 1))]),
-            evidence=evidence | {"earns more": bool(reward.t >= 2), "paid": bool(paid)},
+            since=series.steps[np.argmax(series.values > LENGTH_TIMES * max(first, 1))],
+            evidence=evidence | {"earns more": reward.t >= 2, "paid": paid},
             causes=unrefuted_causes(
-                history,
-                ("length-paid", lambda run: not (paid or _pays_length(run))),
-                ("charged-less", lambda _: paid),
-                ("end-unlearnt", lambda run: recent_median(run["frac_truncated"]) < ENDING),
+                ("length-paid", not (paid or _pays_length(history))),
+                ("charged-less", paid),
+                ("end-unlearnt", recent_median(history["frac_truncated"]) < ENDING),
             ),
         )
     elif first >= 5 and last < SHORT * first:
         yield Finding(
             "warning",
             "shrank",
-            since=int(series.steps[np.argmax(series.values < SHORT * first)]),
+            since=series.steps[np.argmax(series.values < SHORT * first)],
             evidence=evidence,
             causes=("short-paid", "early-end"),
         )
@@ -154,7 +159,7 @@ def find_truncation(history: History) -> Iterator[Finding]:
     if counted:  # how many answers end, of an unknown number: none at all says enough
         series = Series(ends.steps, (ends.values == 0) * 1.0)
     width = min(WINDOW, max(3, len(series) // 2))
-    last = finite_values(series.last(width).values)
+    last = series.last(width).finite_values
     if len(last) < 3 or (counted and len(series) < WINDOW):
         return
     share, first = float(last.mean()), float(np.nanmean(series.values[:width]))
@@ -167,8 +172,8 @@ def find_truncation(history: History) -> Iterator[Finding]:
             "not-cut",
             evidence={
                 "share": round(share, 3),
-                "longest": float(longest.max()),
-                "least longest": float(longest.min()),
+                "longest": longest.max(),
+                "least longest": longest.min(),
                 "limit": ceiling,
             },
             causes=("second-end",),
@@ -191,7 +196,7 @@ def find_truncation(history: History) -> Iterator[Finding]:
             if learns
             else "warning",
             "cut",
-            since=int(series.steps[np.argmax(series.values >= TRUNCATION_SOME)]),
+            since=series.steps[np.argmax(series.values >= TRUNCATION_SOME)],
             evidence={
                 "share": round(share, 3),
                 "steps": len(last),
@@ -349,14 +354,13 @@ def _degenerate_finding(
             "cheat": cheat,
             "example": quote_sample(found),
         },
-        samples=shorten_prompts([one.prompt for one in found]),
+        samples=list_prompts(found),
         about=kind,
         causes=unrefuted_causes(
-            history,
-            ("cheat", lambda _: not cheat),
-            ("broken-weights", lambda _: cheat or not broken),
-            ("template", lambda _: cheat or broken or not at_first),
-            ("nothing-tells", lambda _: cheat or broken or at_first),
+            ("cheat", not cheat),
+            ("broken-weights", cheat or not broken),
+            ("template", cheat or broken or not at_first),
+            ("nothing-tells", cheat or broken or at_first),
         ),
     )
 
@@ -367,7 +371,7 @@ def _has_broken_weights(history: History) -> bool:
     """
     gradient, entropy = (
         np.abs(history["grad_norm"].values),
-        finite_values(history["entropy"].values),
+        history["entropy"].finite_values,
     )
     return (
         any(
@@ -376,11 +380,7 @@ def _has_broken_weights(history: History) -> bool:
         )
         or recent_median(history["kl"]) > RAN_AWAY
         or (len(entropy) > 0 and recent_median(history["entropy"]) > entropy[0] + 1)
-        or bool(
-            (gradient > SPIKE * max(1.0, float(np.median(gradient)))).any()
-            if len(gradient)
-            else False
-        )
+        or bool((gradient > SPIKE * max(1.0, median(gradient))).any() if len(gradient) else False)
         or fit_trend(history["reward"].values).t < -2
     )
 
@@ -458,8 +458,7 @@ def find_identical_samples(history: History) -> Iterator[Finding]:
         causes=("high-rate",)
         if collapsed
         else unrefuted_causes(
-            history,
-            ("temperature", lambda run: (run.settings.get("sampling.temperature") or 0) >= WARM),
+            ("temperature", (history.settings.get("sampling.temperature") or 0) >= WARM),
             "one-seed",
             "order-not-drawn",
         ),
@@ -518,7 +517,7 @@ def find_wrong_language(history: History) -> Iterator[Finding]:
                 "expected": sorted(expected),
                 "example": quote_sample(wrong),
             },
-            samples=shorten_prompts([one.prompt for one in wrong]),
+            samples=list_prompts(wrong),
             causes=("language-unpaid", "hardly-known"),
         )
 
@@ -592,6 +591,6 @@ def find_goes_on(history: History) -> Iterator[Finding]:
         "warning",
         since=found[0].step,
         evidence={"share": round(share, 3), "of": len(last), "example": quote_sample(found)},
-        samples=shorten_prompts([one.prompt for one in found]),
+        samples=list_prompts(found),
         causes=("mark-does-not-stop",),
     )

@@ -34,13 +34,14 @@ from plumbline.checks.diagnosis.trends import (
     block_kendall_z,
     end_means,
     end_medians,
-    finite_values,
     fit_trend,
     is_moving,
     max_magnitude,
     measure_shift,
+    median,
     standard_error_of_mean,
     step_deviation,
+    tenth_of,
 )
 from plumbline.errors import IncomparableError
 from plumbline.evaluation.comparison import compare
@@ -86,9 +87,8 @@ def find_gain(history: History) -> Iterator[Finding]:
         }
         if way == "fall":
             causes = unrefuted_causes(
-                history,
-                ("control", lambda run: not run.settings.get("controls.shuffle_advantages")),
-                ("high-rate", reward_rises),
+                ("control", not history.settings.get("controls.shuffle_advantages")),
+                ("high-rate", reward_rises(history)),
                 "other-goal",
             )
             yield Finding("warning", "lower", evidence=evidence, causes=causes)
@@ -150,9 +150,9 @@ def find_eval_disagrees(history: History) -> Iterator[Finding]:
             "training first": train.first,
             "training last": train.last,
             "order z": round(order, 1),
-            "best step": int(steps[best]),
-            "best": float(values[best]),
-            "last": float(values[-1]),
+            "best step": steps[best],
+            "best": values[best],
+            "last": values[-1],
         }
         after = fit_trend(history["reward"].since(int(steps[best])).values)
         held = came is not None and not came.alike and not came.worse and after.t > -2
@@ -161,14 +161,13 @@ def find_eval_disagrees(history: History) -> Iterator[Finding]:
                 yield Finding(
                     "warning",
                     "eval-disagrees" if rises else "falls-alone",
-                    since=int(steps[best]),
+                    since=steps[best],
                     evidence=evidence,
                     about=name,
                     causes=unrefuted_causes(
-                        history,
                         "cheat",
-                        ("learnt-by-heart", lambda run: 0 < recent_median(run["epoch"]) < 1),
-                        ("other-prompts", lambda run: not 0 < recent_median(run["epoch"]) < 1),
+                        ("learnt-by-heart", 0 < recent_median(history["epoch"]) < 1),
+                        ("other-prompts", not 0 < recent_median(history["epoch"]) < 1),
                     ),
                 )
             stands.append(False)
@@ -176,15 +175,15 @@ def find_eval_disagrees(history: History) -> Iterator[Finding]:
         noise = _step_scatter(values) * (2 / max(third, 1)) ** 0.5
         first, last = end_means(values, third)
         stands.append(third > 2 and last - first + 2 * noise < SHARE_OF_RISE * gain * abs(last))
-    length = finite_values(history["completion_length"].values)
-    tenth = max(3, len(length) // 10)
+    length = history["completion_length"].finite_values
+    tenth = tenth_of(length)
     if rises and stands and all(stands) and len(length) > 2 * tenth:
         short, long = end_medians(length, tenth)
         if (times := long / max(short, 1.0)) > LONGER:
             yield Finding(
                 "warning",
                 "longer-only",
-                since=int(steps[third]),
+                since=steps[third],
                 evidence=evidence | {"longer": times, "first": float(first), "last": float(last)},
                 about=name,
                 causes=("length-paid",),
@@ -233,10 +232,10 @@ def find_worse_texts(history: History) -> Iterator[Finding]:
     if values[-2:].min() > values[best] + WORSE and block_kendall_z(values) > TEXTS_SURE:
         yield Finding(
             "warning",
-            since=int(steps[best]),
+            since=steps[best],
             evidence={
-                "best": float(np.exp(values[best])),
-                "last": float(np.exp(values[-1])),
+                "best": np.exp(values[best]),
+                "last": np.exp(values[-1]),
                 "training first": came.first,
                 "training last": came.last,
             },
@@ -385,7 +384,7 @@ def find_plateau(history: History) -> Iterator[Finding]:
             "series": name,
             "first": float(start),
             "plateau": level,
-            "steps since": int(steps[-1] - at),
+            "steps since": steps[-1] - at,
             **figures,
         },
         causes=tuple(figures) or ("limit",),
@@ -445,7 +444,7 @@ def find_eval_noise(history: History) -> Iterator[Finding]:
     Of the main evaluation: how far its last third is above its first, in standard deviations of a
     point.
     """
-    values = finite_values(history["eval/reward"].values)
+    values = history["eval/reward"].finite_values
     if len(values) < EVAL_NOISE_ENOUGH:
         return
     third = len(values) // 3
@@ -454,7 +453,7 @@ def find_eval_noise(history: History) -> Iterator[Finding]:
     if (
         noise < STILL_NOISE * max_magnitude(values)
         or abs(rise) > EVAL_NOISE_SURE * noise
-        or values.max() - np.median(values) < noise
+        or values.max() - median(values) < noise
     ):
         return
     yield Finding(
@@ -463,7 +462,7 @@ def find_eval_noise(history: History) -> Iterator[Finding]:
             "scatter": noise,
             "rise": rise,
             "points": len(values),
-            "best": float(values.max()),
+            "best": values.max(),
         },
         causes=("few-examples", "sampled-answers"),
     )
@@ -620,18 +619,18 @@ def find_no_rise(history: History) -> Iterator[Finding]:
         return
     if fit_trend(history["eval/reward"].values).t > 3:
         return
-    spread = finite_values(history["reward_std"].values)
-    scale = (float(np.median(spread)) if len(spread) else 0.0) or abs(came.first)
+    spread = history["reward_std"].finite_values
+    scale = (median(spread) if len(spread) else 0.0) or abs(came.first)
     near = highest is None and NO_RISE_TOP <= came.first <= 1
     flat = came.change.high < MATTERS * scale and not near
     steps = history["reward"].steps
-    late = bool(steps[0] > max(LATE * np.median(np.diff(steps)), SEEN * steps[-1]))
+    late = bool(steps[0] > max(LATE * median(np.diff(steps)), SEEN * steps[-1]))
     seen, possible = dict(_causes_seen(history)), dict(_causes_possible(history, came))
     still = {} if near or late else _find_standstill(history, came, scale)
     yield Finding(
         "warning" if still or (flat and not late and came.change.n >= LONG) else "note",
         "nothing-moves" if still else "no-rise",
-        since=int(steps[0]),
+        since=steps[0],
         evidence={
             "first": came.first,
             "last": came.last,
@@ -672,7 +671,7 @@ def _find_standstill(history: History, came: RewardOutcome, scale: float) -> dic
         return {}
     levels = {}
     for name, most in STANDSTILL.items():
-        values = finite_values(history[name].values)
+        values = history[name].finite_values
         if len(values) >= STANDSTILL_LONG:
             third, levels[name] = len(values) // 3, float(values.mean())
             change = measure_shift(values, third, third).interval
@@ -683,7 +682,7 @@ def _find_standstill(history: History, came: RewardOutcome, scale: float) -> dic
 
 def _has_bfloat16_norms(history: History) -> bool:
     """Whether all gradient norms are numbers of bfloat16: so are gradients, and their weights."""
-    values = finite_values(history["grad_norm"].values)
+    values = history["grad_norm"].finite_values
     single = values.astype(np.float32)
     exact = (single == values) & (single.view(np.uint32) & 0xFFFF == 0)
     return len(set(values.tolist())) >= WINDOW and bool(exact.all())
@@ -717,7 +716,7 @@ def _causes_seen(history: History) -> Iterator[tuple[str, Any]]:
 def _causes_possible(history: History, came: RewardOutcome) -> Iterator[tuple[str, float]]:
     """Codes of what may be so in sound runs, too, each with its figure."""
     highest = highest_learning_rate(history)
-    noise = standard_error_of_mean(finite_values(history["reward"].values), 1)
+    noise = standard_error_of_mean(history["reward"].finite_values, 1)
     if noise > 0.1 * max(abs(came.first), abs(came.last)):
         yield "scatter", noise
     if (

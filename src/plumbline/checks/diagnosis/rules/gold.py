@@ -191,9 +191,9 @@ def _find_other_number(samples: Sequence[Sample]) -> Finding | None:
                     "other-number",
                     since=rows[0].step,
                     evidence={
-                        "right": int(right.sum()),
+                        "right": right.sum(),
                         "earn nothing": len(rows),
-                        "wrong": int(wrong.sum()),
+                        "wrong": wrong.sum(),
                         "number": which,
                     },
                     about=name,
@@ -328,7 +328,7 @@ def _find_shuffled_rewards(right: Sequence[Sample], wrong: Sequence[Sample]) -> 
     yield Finding(
         "warning",
         "no-more-than-others",
-        evidence={"difference": float(np.mean(gaps)), "groups": len(gaps)},
+        evidence={"difference": np.mean(gaps), "groups": len(gaps)},
         causes=("order-lost", "pays-else"),
     )
 

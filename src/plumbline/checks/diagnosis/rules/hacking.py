@@ -15,8 +15,8 @@ from plumbline.checks.diagnosis.facts import (
     count_characters,
     fit_part_weights,
     has_enough_rows,
+    list_prompts,
     reward_rises,
-    shorten_prompts,
 )
 from plumbline.checks.diagnosis.history import History, Sample, Series
 from plumbline.checks.diagnosis.outcome import MATTERS, RewardOutcome, measure_outcome
@@ -25,7 +25,6 @@ from plumbline.checks.diagnosis.rules.reward import MEASURED, NO_WEIGHT
 from plumbline.checks.diagnosis.trends import (
     end_means,
     find_fall,
-    finite_values,
     fit_trend,
     kendall_z,
     max_magnitude,
@@ -146,7 +145,7 @@ def find_reward_hacking(history: History) -> Iterator[Finding]:
             "still": [one.name for one in signs if not one.figures],
             "onsets": {one.name: one.onset for one in signs},
         },
-        samples=shorten_prompts([one.prompt for one in best]),
+        samples=list_prompts(best),
         about=" and ".join(one.name for one in signs),
         causes=tuple(one.name for one in signs if one.figures),
         shown=not sure,
@@ -175,13 +174,13 @@ def _logged_correctness(history: History, came: RewardOutcome) -> Iterator[Corre
     unknown weights."""
     for name in history.names("correctness/"):
         series = history[f"correctness/{name}"]
-        if len(finite_values(series.values)):
+        if len(series.finite_values):
             yield Correctness(name, series, *_still_bounds(history, came, series))
     known = fit_part_weights(history)
     highest = max(map(abs, (known or {}).values()), default=0.0)
     for name in history.names("reward/"):
         series = history[f"reward/{name}"]
-        values = finite_values(series.values)
+        values = series.finite_values
         if MEASURED.search(name) or not len(values) or not 0 < max_magnitude(values) <= 1:
             continue
         none = 0 <= values.mean() < NOTHING * min(1.0, came.last)
@@ -194,7 +193,7 @@ def _still_bounds(history: History, came: RewardOutcome, series: Series) -> tupl
     """A rise of a logged scalar that is none beside that of the reward, -inf where none may be
     asked for; and the level of a rate that is none."""
     # of the reward's height
-    values, gained = finite_values(series.values), MATTERS * came.change.mean / came.matters
+    values, gained = series.finite_values, MATTERS * came.change.mean / came.matters
     scale = max_magnitude(values)
     rate = values.min() >= 0 and not 1 + EQUAL < scale < PERCENT
     scale = (1.0 if scale < PERCENT else 100.0) if rate else scale

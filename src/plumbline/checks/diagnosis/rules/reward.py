@@ -15,10 +15,10 @@ from plumbline.checks.diagnosis.facts import (
     count_characters,
     fit_part_weights,
     has_enough_rows,
+    list_prompts,
     quote_sample,
     reward_rises,
     sampler_matches,
-    shorten_prompts,
     unrefuted_causes,
 )
 from plumbline.checks.diagnosis.history import History
@@ -35,9 +35,9 @@ from plumbline.checks.diagnosis.trends import (
     block_kendall_z,
     compare_ends,
     find_fall,
-    finite_values,
     fit_trend,
     max_magnitude,
+    median,
 )
 from plumbline.evaluation.statistics import is_surely_over
 from plumbline.runs.evaluations import REFERENCE
@@ -71,7 +71,7 @@ def find_dead_part(history: History) -> Iterator[Finding]:
             yield Finding(
                 "warning" if moving else "fatal",
                 "zero",
-                since=int(history[f"reward/{name}"].steps[0]),
+                since=history[f"reward/{name}"].steps[0],
                 evidence={
                     "steps": len(values),
                     "parts that move": len(moving),
@@ -143,17 +143,14 @@ def find_parts_oppose(history: History) -> Iterator[Finding]:
         if (weight <= none and rose) or weight < -none:
             yield from _find_unpaid_part(history, name, 0.0 if weight >= -none else weight)
     ends = {
-        name: compare_ends(finite_values(history[name].values))
+        name: compare_ends(history[name].finite_values)
         for name in (*(f"reward/{name}" for name in history.names("reward/")), "reward")
         if has_enough_rows(history[name], PARTS_OPPOSE_ENOUGH)
     }
     if "reward" not in ends or fit_trend(history["reward"].values).t < -2:
         return
     del ends["reward"]
-    least = {
-        name: PARTS_OPPOSE_LEAST * max_magnitude(finite_values(history[name].values))
-        for name in ends
-    }
+    least = {name: PARTS_OPPOSE_LEAST * max_magnitude(history[name].finite_values) for name in ends}
     paid = {name: known.get(name.removeprefix("reward/"), 1.0) for name in ends}
     rising = {
         name: end
@@ -194,7 +191,7 @@ def _find_unpaid_part(history: History, name: str, weight: float) -> Iterator[Fi
     down = measure_outcome(
         replace(history, series={"reward": replace(series, values=-series.values)})
     )
-    values = finite_values(series.values)
+    values = series.finite_values
     sure = compare_ends(values)[2] if has_enough_rows(series, PARTS_OPPOSE_ENOUGH) else 0.0
     if down is None:
         return
@@ -253,7 +250,7 @@ def find_lost_reward(history: History) -> Iterator[Finding]:
         "warning",
         "less-than-parts",
         since=steps[int(np.argmax(lost))],
-        evidence={"steps": int(lost.sum()), "of": len(steps), "largest": float(np.nanmax(less))},
+        evidence={"steps": lost.sum(), "of": len(steps), "largest": np.nanmax(less)},
         causes=("nan-counts-as-0", "clipped"),
     )
 
@@ -292,7 +289,7 @@ def _find_missing_values(history: History, name: str) -> Finding | None:
             "share": round(len(lost) / len(values), 4),
         },
         about=name,
-        samples=shorten_prompts([one.prompt for one in lost]),
+        samples=list_prompts(lost),
         causes=("cannot-judge",),
     )
 
@@ -364,12 +361,9 @@ def find_references(history: History) -> Iterator[Finding]:
                 },
                 samples=tuple(low[:3]),
                 causes=unrefuted_causes(
-                    history,
                     (
                         "length-paid",
-                        lambda run: (
-                            correlate_with_reward(run.samples, count_characters)[0] < BY_LENGTH
-                        ),
+                        correlate_with_reward(history.samples, count_characters)[0] < BY_LENGTH,
                     ),
                     "reader-rejects",
                     "wrong-gold",
@@ -413,8 +407,8 @@ def find_unjudged(history: History) -> Iterator[Finding]:
         return
     yield Finding(
         "fatal" if share >= UNJUDGED_MANY else "warning",
-        since=int(series.steps[np.argmax(series.values > 0)]),
-        evidence={"share": round(share, 4), "worst step": float(np.nanmax(series.values))},
+        since=series.steps[np.argmax(series.values > 0)],
+        evidence={"share": round(share, 4), "worst step": np.nanmax(series.values)},
         causes=("verifier-raises", "world-fails")
         if (series.values > 0).mean() > STEADY
         else ("world-fails", "verifier-raises"),
@@ -432,9 +426,7 @@ def find_dead_task(history: History) -> Iterator[Finding]:
 
     Where another task earns something; where none does, other checks say so.
     """
-    levels = {
-        name: finite_values(history[f"task/{name}"].values) for name in history.names("task/")
-    }
+    levels = {name: history[f"task/{name}"].finite_values for name in history.names("task/")}
     dead = [
         name
         for name, values in levels.items()
@@ -445,7 +437,7 @@ def find_dead_task(history: History) -> Iterator[Finding]:
     for name in dead:
         yield Finding(
             "warning",
-            since=int(history[f"task/{name}"].steps[0]),
+            since=history[f"task/{name}"].steps[0],
             about=name,
             evidence={"steps": len(levels[name])},
             causes=("too-hard", "verifier-rejects"),
@@ -508,7 +500,7 @@ def find_reward_falls(history: History) -> Iterator[Finding]:
     fall = find_fall(values, came.alike, sure=came.worse)
     if fall is None:
         return
-    spread = finite_values(history["reward_std"].values)
+    spread = history["reward_std"].finite_values
     if few and len(spread) and fall.best - fall.last < RARELY * spread.max():
         return  # a reward that is rarely earned is missing in some rows by chance
     entropy, kl = history["entropy"], history["kl"]
@@ -538,13 +530,12 @@ def find_reward_falls(history: History) -> Iterator[Finding]:
             "highest kl": highest_kl,
         },
         causes=unrefuted_causes(
-            history,
             *(cause for cause, so in seen.items() if so),
-            ("control", lambda run: not run.settings.get("controls.shuffle_advantages")),
-            ("wrong-sign", lambda _: not opposed or at > steps[len(steps) // 10]),
+            ("control", not history.settings.get("controls.shuffle_advantages")),
+            ("wrong-sign", not opposed or at > steps[len(steps) // 10]),
             "high-rate",
-            ("gap", lambda run: widens or sampler_matches(run)),
-            ("reward-changed", lambda _: len(values) >= JUMP_ENOUGH and jump is None),
+            ("gap", widens or sampler_matches(history)),
+            ("reward-changed", len(values) >= JUMP_ENOUGH and jump is None),
         ),
     )
 
@@ -554,8 +545,8 @@ def _gap_widens(history: History) -> bool:
     found = [
         one
         for name in ("logprob_gap", "mismatch_kl")
-        if len(one := finite_values(history[name].values)) >= FALL_ENOUGH
+        if len(one := history[name].finite_values) >= FALL_ENOUGH
     ]
     return not sampler_matches(history) and any(
-        np.median(one[-STRETCHES:]) > 2 * np.median(one[:STRETCHES]) for one in found
+        median(one[-STRETCHES:]) > 2 * median(one[:STRETCHES]) for one in found
     )

@@ -9,7 +9,7 @@ from plumbline.checks.diagnosis.facts import recent_median, unrefuted_causes, ze
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.outcome import measure_outcome
 from plumbline.checks.diagnosis.rule import rule
-from plumbline.checks.diagnosis.trends import end_medians, finite_values
+from plumbline.checks.diagnosis.trends import end_medians, median, tenth_of
 
 SPENT = 0.01
 """Of the highest rate: below it a step of AdamW moves a hundredth of what it did."""
@@ -84,7 +84,7 @@ def _exhausted_finding(
         evidence={
             "share of steps": round(share, 3),
             "highest": peak,
-            "last": float(history["learning_rate"].values[-1]),
+            "last": history["learning_rate"].values[-1],
             "planned steps": planned,
             "logged steps": len(history["learning_rate"]),
         },
@@ -117,11 +117,11 @@ def find_small_updates(history: History) -> Iterator[Finding]:
     The whole of what was trained.
     """
     rate = history["learning_rate"]
-    values = rate.finite[1]
+    values = rate.finite_values
     if len(values) < 2:
         return
     # a row may stand for the steps before it
-    apart, first = int(np.median(np.diff(rate.steps))), int(rate.steps[0])
+    apart, first = int(median(np.diff(rate.steps))), int(rate.steps[0])
     if (steps := int(rate.steps[-1]) - first + (apart if first <= apart else 1)) < ENOUGH:
         return
     left = (
@@ -148,7 +148,7 @@ def find_small_updates(history: History) -> Iterator[Finding]:
     yield Finding(
         "warning",
         code,
-        since=int(rate.steps[0]),
+        since=rate.steps[0],
         evidence={
             "sum of learning rates": travelled,
             "highest learning rate": highest,
@@ -174,7 +174,7 @@ def find_high_rate(history: History) -> Iterator[Finding]:
     if highest > HIGHEST and came is not None and came.better is False:
         yield Finding(
             "warning",
-            since=int(history["learning_rate"].steps[0]),
+            since=history["learning_rate"].steps[0],
             evidence={"highest learning rate": highest, "usual": ADAPTERS[1]},
             causes=("slip",),
         )
@@ -184,7 +184,7 @@ def highest_learning_rate(history: History) -> float:
     """The highest rate that was logged or planned: a warmup may not be over; NaN where none is
     known."""
     logged, planned = (
-        finite_values(history["learning_rate"].values),
+        history["learning_rate"].finite_values,
         history.settings.get(f"{history.kind}.optimiser.learning_rate"),
     )
     rates = [*logged.tolist(), *([float(planned)] if isinstance(planned, int | float) else [])]
@@ -227,13 +227,13 @@ def find_gradient_spikes(history: History) -> Iterator[Finding]:
     used = values[signal]
     if len(used) < 10:
         return
-    middle = float(np.median(used))
+    middle = median(used)
     # A norm that is high for a while, as at first, is no spike: those around it are high, too.
     around = _running_median(used, AROUND)
     spikes = np.zeros(len(values), dtype=bool)
     spikes[signal] = used > np.maximum(SPIKE * np.maximum(around, middle), HIGH)
     # a new head, an adapter or random weights begin far off
-    spikes[: max(3, len(values) // 10)] = False
+    spikes[: tenth_of(values)] = False
     clip = history.settings.get(f"{history.kind}.optimiser.max_grad_norm")
     clip = clip if isinstance(clip, int | float) and clip else CLIP
     huge = int((spikes & (values > HUGE * middle)).sum())
@@ -242,8 +242,8 @@ def find_gradient_spikes(history: History) -> Iterator[Finding]:
         yield Finding(
             "warning" if several or (spikes & (values > 100 * max(middle, HIGH))).any() else "note",
             "spikes",
-            since=int(series.steps[spikes][0]),
-            evidence={"steps": int(spikes.sum()), "highest": float(values.max()), "median": middle},
+            since=series.steps[spikes][0],
+            evidence={"steps": spikes.sum(), "highest": values.max(), "median": middle},
             causes=("extreme-answers", "high-rate")
             if (came := measure_outcome(history)) and came.better
             else ("high-rate", "extreme-answers"),
@@ -252,7 +252,7 @@ def find_gradient_spikes(history: History) -> Iterator[Finding]:
         yield Finding(
             "warning",
             "far-above-clip",
-            since=int(series.steps[0]),
+            since=series.steps[0],
             evidence={"median": middle, "max_grad_norm": clip, "times": middle / clip},
             causes=("summed-loss", "unlikely-answers"),
         )
@@ -263,10 +263,10 @@ def _running_median(values: np.ndarray, beside: int) -> np.ndarray:
     ends."""
     places, width = range(len(values)), 2 * beside + 1
     if len(values) < width:
-        return np.array([np.median(values[max(0, at - beside) : at + beside + 1]) for at in places])
+        return np.array([median(values[max(0, at - beside) : at + beside + 1]) for at in places])
     inside = np.median(np.lib.stride_tricks.sliding_window_view(values, width), axis=1)
-    first = [np.median(values[: at + beside + 1]) for at in places[:beside]]
-    last = [np.median(values[at - beside :]) for at in places[-beside:]]
+    first = [median(values[: at + beside + 1]) for at in places[:beside]]
+    last = [median(values[at - beside :]) for at in places[-beside:]]
     return np.concatenate([first, inside, last])
 
 
@@ -301,9 +301,8 @@ def find_clip_idle(history: History) -> Iterator[Finding]:
         "old-are-new",
         evidence=evidence,
         causes=unrefuted_causes(
-            history,
             "recomputed",
-            ("low-rate", lambda run: recent_median(run["kl"]) > MOVED),
+            ("low-rate", recent_median(history["kl"]) > MOVED),
         ),
     )
 
@@ -321,14 +320,14 @@ def find_clip_high(history: History) -> Iterator[Finding]:
     The first tenth of the steps against the last.
     """
     steps, values = history["clip_fraction"].finite
-    tenth = max(3, len(values) // 10)
+    tenth = tenth_of(values)
     if len(values) < 20:
         return
     first, last = end_medians(values, tenth)
     if last > CLIPPED:
         yield Finding(
             "warning" if last > CLIMBED * first else "note",
-            since=int(steps[np.argmax(values > CLIPPED)]),
+            since=steps[np.argmax(values > CLIPPED)],
             evidence={"first": first, "last": last},
             causes=("high-rate", "many-updates", "old-samples"),
         )
@@ -353,7 +352,7 @@ def find_ratio_capped(history: History) -> Iterator[Finding]:
         return
     yield Finding(
         "note",
-        since=int(steps[np.argmax(at_cap)]),
+        since=steps[np.argmax(at_cap)],
         evidence={
             "cap": top,
             "share of steps": round(float(at_cap.mean()), 3),
