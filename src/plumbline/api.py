@@ -9,7 +9,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from plumbline.evaluation.models import check_name, evaluate_model
 from plumbline.policies.opening import ModelOptions
 from plumbline.policies.policy import Policy, Sampler
 from plumbline.recipe import Recipe, section
-from plumbline.records import Evaluation, Example, Message, Request, Sampling, Trajectory
+from plumbline.records import Evaluation, Example, Message, Request, Sampling, Trajectory, frozen
 from plumbline.rollouts.collect import collect
 from plumbline.runs.observers import LiveView, open_trackers
 from plumbline.runs.record import RunRecord
@@ -223,7 +222,7 @@ def _name_of(function: Callable[..., Any]) -> str:
     return name
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PolicyLaws:
     """What `check_policy` measured."""
 
@@ -351,7 +350,7 @@ def _chi_square_upper_tail(statistic: float, degrees: int) -> float:
     return 0.5 * math.erfc(z / math.sqrt(2))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TaskLaws:
     """What `check_task` measured on one split."""
 

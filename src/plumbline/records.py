@@ -19,6 +19,7 @@ from typing import (
     Self,
     TypedDict,
     TypeVar,
+    dataclass_transform,
 )
 
 import numpy as np
@@ -44,6 +45,18 @@ Key = tuple[int | str, ...]
 copy, the turn."""
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def frozen(made: type | None = None, **options: bool) -> Any:
+    """Make a class a dataclass whose objects never change, and have its own attributes alone; see
+    `dataclasses.dataclass` for the options."""
+    return dataclass(made, frozen=True, slots=True, **options)
+
+
+Row = Mapping[str, Any]
+"""A row of data or of records: values by their name."""
+Rows = Sequence[Row]
+
+
 class Message(TypedDict):
     """One turn of a chat."""
 
@@ -51,7 +64,7 @@ class Message(TypedDict):
     content: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Example:
     """One question whose answer can be checked.
 
@@ -81,7 +94,7 @@ class Example:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Sampling:
     """The sampling distribution by which text is drawn. A trajectory carries it, so the scorer
     cannot use another.
@@ -142,7 +155,7 @@ class Sampling:
         return sampling
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SteppedSampling(Sampling):
     """The sampling distribution of an answer that is made in a number of steps."""
 
@@ -164,7 +177,7 @@ class SteppedSampling(Sampling):
         return self.steps
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Request:
     """What is to be answered, and by which sampling distribution."""
 
@@ -176,7 +189,7 @@ class Request:
     sampling: Sampling
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Transition:
     """One recorded choice: which tokens were put at which positions of a state.
 
@@ -203,7 +216,7 @@ class Transition:
     drawn evenly)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Trajectory:
     """Everything a policy did for one prompt: enough to score it again under other weights."""
 
@@ -253,7 +266,7 @@ Draws = Iterator[tuple[Request, Trajectory]]
 """Each request with what was drawn for it, in the order in which they end."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Terms:
     """The log-probabilities of recorded choices under some weights, flat, and whose they are.
 
@@ -309,7 +322,7 @@ class Terms:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Outcome:
     """Facts that the world reports about a completion (how it parsed, what a server received); no
     judgement."""
@@ -320,7 +333,7 @@ class Outcome:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Score:
     """A judgement: the total in [0, 1], and the named parts that it was made of.
 
@@ -345,7 +358,7 @@ class Score:
                 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Failure:
     """Why a rollout could not be judged. It is data: the run goes on, and the failure is counted
     and shown."""
@@ -365,7 +378,7 @@ class Verdict(NamedTuple):
     failure: Failure | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Rollout:
     """An episode and what became of it.
 
@@ -414,7 +427,7 @@ class Rollout:
         return self.verdict.score.total if self.verdict.score is not None else math.nan
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Group:
     """One example and its G rollouts: compared with one another."""
 
@@ -433,7 +446,7 @@ def rollouts_of(groups: Iterable[Group]) -> list[Rollout]:
     return [rollout for group in groups for rollout in group.rollouts]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Judged:
     """One completion of one example, judged: a row of an evaluation."""
 
@@ -465,7 +478,7 @@ def clusters_of(rows: Sequence[Judged | Example]) -> list[str] | None:
     return names if 1 < len(set(names)) < len(names) else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Unjudged:
     """A completion that could not be judged: it has no reward, and 0 would be a false one."""
 
@@ -476,7 +489,7 @@ class Unjudged:
     """Why: the type of the verifier's error, and what it said."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Figure:
     """A number that a task's evaluations put first: the mean of one part of the score."""
 
@@ -489,7 +502,7 @@ class Figure:
     """Whether the part is only ever 0 or 1; its interval is then that of a rate."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Headline:
     """What a task's evaluations put first, beside the nonzero rate and the mean reward, and break
     down by.
@@ -512,7 +525,7 @@ class Headline:
     """What must be read with these figures: it stands in the caption of every table."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Frame:
     """One picture of a replayed episode."""
 
@@ -522,7 +535,7 @@ class Frame:
     """A small JPEG."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Mistake:
     """One thing that an answer got wrong, as a person would say it."""
 
@@ -532,7 +545,7 @@ class Mistake:
     received: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Evaluation:
     """What one source of answers (a model, the oracle, a baseline) earned on a fixed set of
     examples."""

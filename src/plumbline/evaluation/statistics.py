@@ -17,7 +17,7 @@ import itertools
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from statistics import NormalDist
 from typing import Any, Literal
@@ -25,7 +25,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from plumbline.records import FloatArray, IntArray
+from plumbline.records import FloatArray, IntArray, frozen
 
 TIE = 1e-9
 """Rewards that differ by less are the same: sums of parts are rounded in their last digits."""
@@ -46,7 +46,7 @@ QUANTILE = 1.959963984540054
 """The normal quantile of `LEVEL`, both sides."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Interval:
     """A mean over n examples with its 95 % interval."""
 
@@ -193,7 +193,7 @@ def pooled_interval(
     return Interval(middle, middle - half, middle + half, scatter.n)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scatter:
     """How a mean scatters, and over how many units: clusters, or examples that are each their
     own."""
@@ -289,7 +289,7 @@ def _skewed_quantile(t: float, skewness: float) -> float:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UnitCount:
     """How many units would decide something, four times in five."""
 
@@ -395,7 +395,7 @@ def rate_interval(flags: ArrayLike, clusters: Clusters = None) -> Interval:
     return Interval(rate, min(rate, max(0.0, middle - half)), max(rate, min(1.0, middle + half)), n)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PairedDifference:
     """The mean difference of two evaluations of the same examples, its interval, and how likely
     chance alone is."""

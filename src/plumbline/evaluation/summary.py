@@ -3,7 +3,7 @@ and ceiling."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from plumbline.evaluation.evaluate import ORACLE
@@ -16,7 +16,7 @@ from plumbline.evaluation.statistics import (
     rate_interval,
     skill,
 )
-from plumbline.records import Evaluation, Figure, Headline, Judged, clusters_of
+from plumbline.records import Evaluation, Figure, Headline, Judged, clusters_of, frozen
 
 NONZERO, REWARD = "nonzero_rate", "mean_reward"
 # -- figures ---------------------------------------------------------------------------------------
@@ -269,7 +269,7 @@ def part_means(rows: Sequence[Judged]) -> dict[str, Interval]:
 STRICT, LENIENT, EXACT = "strict", "lenient", "exact"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RescuedAnswers:
     """Answers that strict parsing scores as 0 although they earn something, and those whose content
     is right."""

@@ -6,7 +6,7 @@ The figures beside the baselines and the oracle, by stratum, and by kind. What t
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from plumbline.evaluation.inspect_log import check_log, write_log
 from plumbline.evaluation.replays import RULE
 from plumbline.evaluation.statistics import Interval
 from plumbline.evaluation.summary import ACCURACY, REWARD, RIGHT, summarise_with_references
+from plumbline.records import frozen
 from plumbline.reports import page_sections
 from plumbline.reports.table_formats import Cell, Column, Row, Table, read_interval
 from plumbline.reports.templating import PageSection, is_page, render_page, render_section
@@ -34,11 +35,13 @@ FORMATS: Mapping[str, tuple[str, Callable[[Table], str]]] = {
     "latex": ("tex", Table.to_latex),
 }
 """What tables can be written as: the ending of a file, and the writer."""
+Summary = Mapping[str, Any]
+"""What `summarise_with_references` makes of an evaluation, or a part of it."""
 TABLES = "tables"
 """What the mark in a folder of tables says (see `plumbline.runs.output_guard`)."""
 
 
-def evaluation_tables(summary: Mapping[str, Any]) -> list[Table]:
+def evaluation_tables(summary: Summary) -> list[Table]:
     """The tables of an evaluation: always its figures, and a breakdown for each thing that it is
     broken down by.
 
@@ -76,12 +79,12 @@ def write_tables(folder: Path, tables: Sequence[Table]) -> None:
             write_text(folder / f"{table.name}.{ending}", write(table))
 
 
-def _describe_evaluation(summary: Mapping[str, Any]) -> str:
+def _describe_evaluation(summary: Summary) -> str:
     note = f". {summary['note']}" if summary["note"] else ""
     return f"{summary['task']}, {summary['split']}, rubric {summary['rubric']} [each 95 %]{note}"
 
 
-def _figures(summary: Mapping[str, Any]) -> Table:
+def _figures(summary: Summary) -> Table:
     """The evaluation, then the oracle and the baselines from the best to the worst, on the same
     examples; each once."""
     titles, limits, source = summary["titles"], summary["limits"], summary["source"]
@@ -97,7 +100,7 @@ def _figures(summary: Mapping[str, Any]) -> Table:
     )
     rows = []
     for name in (source, *order):
-        figures: Mapping[str, Any] = references.get(name) or summary["figures"]
+        figures: Summary = references.get(name) or summary["figures"]
         shown = {ORACLE: "Oracle", source: source}.get(name, f"Baseline: {name}")
         cells: list[Cell] = [
             shown,
@@ -115,8 +118,8 @@ def _figures(summary: Mapping[str, Any]) -> Table:
     return Table.of("figures", f"Figures, {_describe_evaluation(summary)}", columns, rows)
 
 
-def _breakdown_table(summary: Mapping[str, Any], what: str) -> Table:
-    values: Mapping[str, Mapping[str, Any]] = summary["by"][what]
+def _breakdown_table(summary: Summary, what: str) -> Table:
+    values: Mapping[str, Summary] = summary["by"][what]
     keys = list(next(iter(values.values())))
     titles = {ACCURACY: "Accuracy", RIGHT: "All right", **summary["titles"]}
     floors: Mapping[str, float] = (
@@ -145,11 +148,11 @@ def _breakdown_table(summary: Mapping[str, Any], what: str) -> Table:
 # -- for a terminal --------------------------------------------------------------------------------
 
 
-def _interval(values: Mapping[str, Any]) -> str:
+def _interval(values: Summary) -> str:
     return f"{Interval(**values):.3f}" if values["n"] else "-"
 
 
-def detail_tables(summary: Mapping[str, Any]) -> RenderableType:
+def detail_tables(summary: Summary) -> RenderableType:
     """An evaluation's summary, and tables of what it is broken down by. What has one part, or was
     read in one way, says that no second time.
 
@@ -180,7 +183,7 @@ def detail_tables(summary: Mapping[str, Any]) -> RenderableType:
     )
 
 
-def _head(summary: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+def _head(summary: Summary) -> Iterator[tuple[str, ...]]:
     """Name, value and maybe the style of each row: reward under each reading, floor and ceiling,
     what is amiss."""
     yield "reward", _interval(summary["reward"]), "bold"
@@ -227,7 +230,7 @@ def _listing(
     return Table.of(title, title, (Column("name", ""), Column("value", values)), made).to_rich()
 
 
-def tasks_tables(summaries: Mapping[str, Mapping[str, Any]]) -> RenderableType:
+def tasks_tables(summaries: Mapping[str, Summary]) -> RenderableType:
     """`detail_tables` of each task, and below them all tasks' rewards beside their floors and
     ceilings."""
     first = next(iter(summaries.values()))
@@ -240,7 +243,7 @@ def tasks_tables(summaries: Mapping[str, Mapping[str, Any]]) -> RenderableType:
     return Group(*map(detail_tables, summaries.values()), table.to_rich())
 
 
-def _broken_down(what: str, summary: Mapping[str, Any]) -> RenderableType:
+def _broken_down(what: str, summary: Summary) -> RenderableType:
     """One figure with its interval, the others as plain means, which is what 80 columns hold."""
     table = _breakdown_table(summary, what)
     intervals = [column.key for column in table.columns if column.is_interval]
@@ -261,7 +264,7 @@ def _broken_down(what: str, summary: Mapping[str, Any]) -> RenderableType:
 # -- what a command writes -------------------------------------------------------------------------
 
 
-def evaluation_page(summary: Mapping[str, Any], replays: Sequence[Replay] = ()) -> str:
+def evaluation_page(summary: Summary, replays: Sequence[Replay] = ()) -> str:
     """The HTML file.
 
     Args:
@@ -284,7 +287,7 @@ def evaluation_page(summary: Mapping[str, Any], replays: Sequence[Replay] = ()) 
     return render_page(f"{title} · Plumbline", sections)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Outputs:
     """What is wanted of an evaluation; refused before anything is evaluated if it cannot be had."""
 

@@ -19,6 +19,7 @@ from plumbline.records import (
     Rollout,
     Sampling,
     Trajectory,
+    frozen,
     rollouts_of,
 )
 from plumbline.rollouts.reward_workers import RewardWorkers, check_failures
@@ -55,7 +56,7 @@ def collect(
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class TaskPart:
     """What is collected of one task: see `collect`."""
 

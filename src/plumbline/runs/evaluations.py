@@ -14,12 +14,12 @@ A folder without an index is not whole, and reads as nothing.
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
 from plumbline.errors import DataError
-from plumbline.records import Evaluation, Figure, Frame, Headline, Judged, Mistake, Unjudged
+from plumbline.records import Evaluation, Figure, Frame, Headline, Judged, Mistake, Unjudged, frozen
 from plumbline.storage import (
     SMALL,
     JsonLines,
@@ -37,7 +37,7 @@ REFERENCE = "reference"
 """The stage of the oracle's and the baselines' evaluations; their mode is their name."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@frozen(order=True)
 class EvaluationKey:
     """Which evaluation of a run: `rl@000040.val.greedy` inside training, `rl.test.sampled` after a
     stage; in a run of several tasks `rl.TASK.test.sampled`.
@@ -286,7 +286,7 @@ def _headline(values: dict[str, Any] | None) -> Headline | None:
 # -- replays ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Replay:
     """One episode again: what its answer got wrong, and pictures of it."""
 

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from plumbline.config.overrides import as_mapping, read_yaml
 from plumbline.errors import DataError, PlumblineError, RecipeError, RunError
 from plumbline.recipe import Recipe, load_recipe
-from plumbline.records import Evaluation, group_by_key
+from plumbline.records import Evaluation, Row, Rows, group_by_key
 from plumbline.runs import output_guard
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation
 from plumbline.runs.metadata import METADATA
@@ -116,12 +116,12 @@ KINDS: Mapping[str, type[_Row]] = {
 """By the name of the file."""
 
 
-def make_checker(name: str) -> Callable[[Mapping[str, Any]], None]:
+def make_checker(name: str) -> Callable[[Row], None]:
     """What raises ValueError for a row that the file `name` cannot hold, and says which key is
     wrong."""
     kind = KINDS[name]
 
-    def check(row: Mapping[str, Any]) -> None:
+    def check(row: Row) -> None:
         try:
             kind.model_validate(row)
         except ValidationError as error:
@@ -258,8 +258,8 @@ class _Listed(NamedTuple):
     values: Mapping[str, Any]
     identity: str
     result: Mapping[str, Any] | None
-    rows: Sequence[Mapping[str, Any]]
-    events: Sequence[Mapping[str, Any]]
+    rows: Rows
+    events: Rows
     keys: Sequence[EvaluationKey]
     damage: str
 
@@ -551,7 +551,7 @@ def _to_json_value(value: Any) -> Any:
     return value if known else str(value)
 
 
-def _start_time(folder: Path, events: Sequence[Mapping[str, Any]]) -> datetime | None:
+def _start_time(folder: Path, events: Rows) -> datetime | None:
     """When the run began; a folder that was copied without its times says so only by its events."""
     begun = [row for row in events if row["kind"] == "started"]
     for row in reversed(begun):

@@ -10,12 +10,11 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import FrameType
 from typing import TypeVar
 
 from plumbline.errors import DataError, PlumblineError
-from plumbline.records import Example, Score
+from plumbline.records import Example, Score, frozen
 from plumbline.storage import shorten
 from plumbline.tasks.task import Task
 
@@ -55,7 +54,7 @@ class NoAnswer(BaseException):
     """The time is up; no `except Exception` of a verifier's takes it for its own."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Case:
     """A text that is tried as the answer to an example; `kind` says where it is from."""
 
@@ -94,7 +93,7 @@ BETTER = 0.02
 """By what a completion must earn more than the label in it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Label:
     """A gold column that holds labels: what its texts earn, and what completions earn that contain
     them."""

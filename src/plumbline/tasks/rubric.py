@@ -8,12 +8,11 @@ version.
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from plumbline.records import Score
+from plumbline.records import Score, frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """One named part: its weight and, for people, what it asks for."""
 
@@ -22,7 +21,7 @@ class Part:
     pays_for: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rubric:
     """Weighted parts that pay (with the weight 0 nothing), and parts of form that take away a share
     of what was paid.

@@ -18,7 +18,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -34,7 +33,7 @@ from plumbline.evaluation.statistics import (
     scatter_of,
 )
 from plumbline.recipe.decision_rules import Condition
-from plumbline.records import Evaluation, Judged
+from plumbline.records import Evaluation, Judged, Rows, frozen
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.record import STAGES, RunRecord
 
@@ -44,7 +43,7 @@ Measured = tuple[Mapping[str, float], ...]
 """The values of a metric by example, a mapping for each task."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Estimate:
     """A figure with its interval, and how it scatters over examples and over seeds."""
 
@@ -78,7 +77,7 @@ class RunFigures:
         DataError: a record cannot be read, or is not what it should be.
     """
 
-    def __init__(self, run: RunRecord, trained: Sequence[Mapping[str, Any]] | None = None) -> None:
+    def __init__(self, run: RunRecord, trained: Rows | None = None) -> None:
         self.run, self.trained = run, run.rows("rl") if trained is None else trained
         self.keys = [key for key in run.evaluation_paths if key.stage in STAGES]
         # Rules are judged at every step: what they ask at each is found once.
@@ -452,7 +451,7 @@ def _pool_estimate(
     return Estimate(pooled_interval(strata, seeds, clusters), scatter, over_seeds, count, unit)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VerdictFigure:
     """A figure that a verdict rests on."""
 
@@ -473,7 +472,7 @@ class VerdictFigure:
         return cls(metric, step, kind, one.mean, one.low, one.high, one.n, estimate.seeds)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConditionVerdict:
     """What the evidence says of a condition."""
 

@@ -2,7 +2,6 @@
 scale."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from plumbline.checks.diagnosis.trends import (
     measure_shift,
     median,
 )
-from plumbline.records import BoolArray, FloatArray, IntArray, group_by_key
+from plumbline.records import BoolArray, FloatArray, IntArray, frozen, group_by_key
 
 EQUAL = 1e-6
 """Rewards that differ by less are equal: float32 leaves about 1e-7 between sums."""
@@ -104,15 +103,15 @@ def rewards_differ(history: History, steps: IntArray | None = None) -> bool:
 def is_batch_spread(history: History) -> bool:
     """Whether the logged deviation may be that of the batch: it is above 0 where all groups are
     equal, or equals that of the only part, over all completions."""
-    equal = history["frac_reward_zero_std"].steps[history["frac_reward_zero_std"].values >= 1]
-    if (history["reward_std"].values[np.isin(history["reward_std"].steps, equal)] > EQUAL).any():
+    shares, logged = history["frac_reward_zero_std"], history["reward_std"]
+    names, spread = history.names("reward_std/"), logged.values
+    if (spread[np.isin(logged.steps, shares.steps[shares.values >= 1])] > EQUAL).any():
         return True
-    names, spread = history.names("reward_std/"), history["reward_std"].values
     if len(names) != 1 or len(own := history[f"reward_std/{names[0]}"].values) != len(spread):
-        return not names and bool((history["frac_reward_zero_std"].values == 0).all())
+        return not names and bool((shares.values == 0).all())
     good = np.isfinite(own) & np.isfinite(spread)
     off, size = np.abs(own[good] - spread[good]), np.abs(spread[good])
-    return len(off) > 0 and bool(median(off) < 0.01 * median(size))
+    return len(off) > 0 and median(off) < 0.01 * median(size)
 
 
 def equal_groups(samples: Sequence[Sample]) -> Series | None:
@@ -132,7 +131,7 @@ ENDS = 2
 """Steps at a rate of 0 that a warmup or a decay ends in."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Spent:
     """What of the steps, and of the time, taught something: RL learns from groups whose rewards
     differ."""
@@ -379,6 +378,12 @@ def find_kl_anchor(history: History) -> dict[str, float] | None:
     return None
 
 
+def part_names(samples: Iterable[Sample]) -> list[str]:
+    """The parts that stored rewards have; one without a name, the whole reward, where they have
+    none."""
+    return sorted({name for one in samples for name in one.parts}) or [""]
+
+
 def quote_sample(samples: Sequence[Sample]) -> str:
     """One of the user's own completions, both ends of a long one, of those that hold their gold
     answer where some do; empty where all are blank."""
@@ -409,10 +414,7 @@ def zero_mask(series: Series, tiny: float) -> BoolArray:
 def compare_part_sum(history: History) -> tuple[list[int], FloatArray, float]:
     """Steps at which the reward and all of its parts are logged, the parts' sum less the reward,
     and what that may be off by: float32, and half a unit of each printed digit."""
-    reward, parts = (
-        history["reward"],
-        [history[f"reward/{name}"] for name in history.names("reward/")],
-    )
+    reward, parts = history["reward"], history.parts.values()
     by_step = [dict(zip(part.steps.tolist(), part.values.tolist(), strict=True)) for part in parts]
     total = dict(zip(*(column.tolist() for column in reward.finite), strict=True))
     steps = [step for step in total if by_step and all(step in part for part in by_step)]
@@ -427,10 +429,10 @@ def fit_part_weights(history: History) -> dict[str, float] | None:
     not their weighted sum, to the digits that were logged, and empty where several sets of weights
     give it."""
     steps, less, off = compare_part_sum(history)
-    names = history.names("reward/")
+    names = list(history.parts)
     if not steps:
         return None
-    columns = [history[f"reward/{name}"] for name in names]
+    columns = history.parts.values()
     parts = np.array([column.values[np.isin(column.steps, steps)] for column in columns]).T
     total = parts.sum(axis=1) - less
     good = np.isfinite(parts).all(axis=1) & np.isfinite(total)
@@ -478,13 +480,13 @@ def max_reward(history: History) -> float | None:
     """
     if history.origin == "plumbline":
         return 1.0
-    names = history.names("reward/")
+    names = list(history.parts)
     if len(names) > 1:
         _, less, off = compare_part_sum(history)
-        if len(less) and float(np.mean(np.abs(less) < off)) > 0.5:
+        if len(less) and np.mean(np.abs(less) < off) > 0.5:
             tops = [
-                _is_unit_scale(history[f"reward/{name}"], history[f"reward_std/{name}"])
-                for name in names
+                _is_unit_scale(part, history[f"reward_std/{name}"])
+                for name, part in history.parts.items()
             ]
             return float(len(tops)) if all(tops) else None
     spread = history[f"reward_std/{names[0]}"] if len(names) == 1 else history["reward_std/"]

@@ -35,12 +35,12 @@ from typing import Any, Literal
 import numpy as np
 
 from plumbline.checks.check import Context
-from plumbline.records import Evaluation, FloatArray, IntArray
+from plumbline.records import Evaluation, FloatArray, IntArray, frozen
 
 Kind = Literal["rl", "sft"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Series:
     """The logged values of one name: steps [n], ascending, and values [n], which may be NaN or
     infinite."""
@@ -93,7 +93,7 @@ class Series:
 EMPTY = Series(np.array([], dtype=np.int64), np.array([]))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sample:
     """A stored completion of training."""
 
@@ -115,7 +115,7 @@ class Sample:
     """Numbers that were stored with it and are no part of the reward."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Final:
     """An evaluation before or after training, or of the oracle or a baseline."""
 
@@ -189,6 +189,16 @@ class History(Context):
     def names(self, prefix: str) -> list[str]:
         """What follows a prefix in the names of series."""
         return sorted(name.removeprefix(prefix) for name in self.series if name.startswith(prefix))
+
+    @property
+    def parts(self) -> dict[str, Series]:
+        """The logged parts of the reward, by their name."""
+        return {name: self[f"reward/{name}"] for name in self.names("reward/")}
+
+    @property
+    def reward_names(self) -> list[str]:
+        """The series of the reward, and those of its parts."""
+        return ["reward", *(f"reward/{name}" for name in self.parts)]
 
     @property
     def last_step(self) -> int:

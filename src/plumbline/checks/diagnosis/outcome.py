@@ -1,7 +1,7 @@
 """What came of a stage: its reward, pairs or loss, from first to last, and whether that is better
 than at first."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Literal
 
 import numpy as np
@@ -14,7 +14,7 @@ from plumbline.checks.diagnosis.trends import (
     median,
 )
 from plumbline.evaluation.statistics import Interval
-from plumbline.records import FloatArray, IntArray
+from plumbline.records import FloatArray, IntArray, frozen
 
 ENOUGH, ENOUGH_MEANS = 12, 5
 """Logged rows, from which on an interval is believed: of one step each, and of means over several
@@ -34,7 +34,7 @@ Verdict = Literal["too-few", "rose", "fell", "still", "open"]
 PAIRS: tuple[Name, ...] = ("accuracy", "margin")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RewardOutcome:
     """The last third of the logged steps against the first, or against the first tenth where it
     rose at once."""
@@ -190,10 +190,8 @@ def _shift_under_stairs(
 ) -> Shift:
     """The change of a series, whose noise is what stairs leave: with them it looks slow."""
     found = measure_shift(values - learnt, early, late)
-    first, last = float(values[:early].mean()), float(values[-late:].mean())
     half = float(np.hypot(found.interval.high - found.interval.mean, 2 * error))
-    interval = Interval(last - first, last - first - half, last - first + half, len(values))
-    return Shift(first, last, interval, found.alike)
+    return Shift.between(values, early, late, half, found.alike)
 
 
 def _is_transformers_log(history: History) -> bool:

@@ -1,13 +1,12 @@
 """Numbers that say whether a series rose, fell or stayed, under the noise that it has."""
 
 from collections.abc import Sequence, Sized
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
 from plumbline.evaluation.statistics import Interval, t_quantile
-from plumbline.records import BoolArray, FloatArray, IntArray
+from plumbline.records import BoolArray, FloatArray, IntArray, frozen
 
 BLOCKS = 8
 """Means of so many stretches are compared: within a stretch neighbouring steps may depend on one
@@ -18,7 +17,7 @@ ORDERED = 2.0
 with equal ones."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trend:
     """A straight line through the means of the stretches of a series."""
 
@@ -90,7 +89,7 @@ OUTLIER = 2.5
 hides how alike others are."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shift:
     """The mean of the last values of a series less that of the first."""
 
@@ -100,6 +99,16 @@ class Shift:
     alike: float
     """The correlation of neighbours around the trend, where it is so high that the series may be
     one that wanders at random, or that was smoothed; else 0."""
+
+    @classmethod
+    def between(
+        cls, values: FloatArray, early: int, late: int, half: float, alike: float
+    ) -> "Shift":
+        """Of the means of the first and of the last so many values, give or take `half`."""
+        first, last = float(values[:early].mean()), float(values[-late:].mean())
+        change = last - first
+        interval = Interval(change, change - half, change + half, len(values))
+        return cls(first, last, interval, alike)
 
 
 def measure_shift(values: FloatArray, early: int, late: int) -> Shift:
@@ -136,9 +145,8 @@ def measure_shift(values: FloatArray, early: int, late: int) -> Shift:
         1e-9,
     )
     half = half if len(values) > 3 else np.inf
-    first, last = float(values[:early].mean()), float(values[-late:].mean())
-    interval = Interval(last - first, last - first - half, last - first + half, len(values))
-    return Shift(first, last, interval, alike ** (count / len(values)) if wanders else 0.0)
+    alike = alike ** (count / len(values)) if wanders else 0.0
+    return Shift.between(values, early, late, half, alike)
 
 
 @cache
@@ -288,7 +296,7 @@ walk: where neighbours are that alike, both are what a fall may be by chance, an
 counts."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fall:
     """The last stretch of a series below the best one before it."""
 

@@ -7,13 +7,13 @@ stopped holding in between.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from plumbline.checks.diagnosis.conditions import Evidence, RunFigures, judge_condition
 from plumbline.checks.diagnosis.live import TrainingStage
 from plumbline.recipe import Recipe
 from plumbline.recipe.decision_rules import Condition, WatchRule
+from plumbline.records import Row, frozen
 from plumbline.runs.record import RunRecord
 from plumbline.runs.run import Run
 
@@ -24,7 +24,7 @@ EVENT = "watch"
 """The kind of a rule's events, and the key of what a stage remembers of them."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RuleFinding:
     """What a rule found at a step."""
 
@@ -48,7 +48,7 @@ class RuleFinding:
         return {"rule": self.rule, "reason": self.reason, "expected": self.expected}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RuleHistory:
     """What became of a rule in a run, for the report."""
 
@@ -71,9 +71,9 @@ class Watcher:
 
     def __init__(self, run: Run, stage: TrainingStage) -> None:
         self.run, self.rules, self.stage = run, active_rules(run.recipe), stage
-        self._rows: list[Mapping[str, Any]] | None = None
+        self._rows: list[Row] | None = None
 
-    def look(self, row: Mapping[str, Any]) -> RuleFinding | None:
+    def look(self, row: Row) -> RuleFinding | None:
         """Judge the rules after a step's metrics were recorded; each that fires leaves an event.
 
         Args:
@@ -112,7 +112,7 @@ def active_rules(recipe: Recipe) -> dict[str, WatchRule]:
 def judge_rules(
     rules: Mapping[str, WatchRule],
     evidence: Evidence,
-    row: Mapping[str, Any],
+    row: Row,
     state: dict[str, Action],
 ) -> Iterator[RuleFinding]:
     """Yield what each rule found at the step of a row that has one of its metrics, unless it found

@@ -17,13 +17,12 @@ the texts have counts for nothing.
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from plumbline.checks.check import Finding, Level, check, describe_refusal
 from plumbline.checks.preflight.before import BeforeRun
 from plumbline.checks.refusals import catch_error, check_disjoint, check_start_model
 from plumbline.policies.opening import find_model_path
-from plumbline.records import Example
+from plumbline.records import Example, frozen
 from plumbline.tasks.task_data import TaskData
 
 MOST = 50_000
@@ -182,7 +181,7 @@ instruction."""
 _WORD = re.compile(r"\w+")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NearPair:
     """Two texts that are nearly the same, by their places."""
 

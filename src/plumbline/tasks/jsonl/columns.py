@@ -13,10 +13,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from string import Formatter, ascii_uppercase
 from typing import Any
 
-from plumbline.records import Example
+from plumbline.records import Example, Row
 from plumbline.tasks.jsonl.files import Foreign
-
-Row = Mapping[str, Any]
 
 QUESTIONS = (
     *(

@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
 from itertools import chain
@@ -19,6 +18,7 @@ import numpy as np
 
 from plumbline.config.imports import check_reach, import_needed
 from plumbline.errors import DataError
+from plumbline.records import frozen
 from plumbline.runs.hub import check_hub, is_cached
 from plumbline.storage import (
     BOM,
@@ -38,7 +38,7 @@ from plumbline.storage import (
 HUB = "hf://"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Foreign:
     """A value of a column that JSON has no form for, and so no record."""
 

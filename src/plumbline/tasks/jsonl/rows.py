@@ -8,7 +8,6 @@ and which ones do depends on their text and the seed and not on their order in t
 import json
 import re
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from string import Formatter
@@ -19,7 +18,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from plumbline.config.imports import module_names
 from plumbline.errors import DataError
 from plumbline.recipe import Section, section
-from plumbline.records import Example, Message
+from plumbline.records import Example, Message, Row, Rows, frozen
 from plumbline.seeds import derive
 from plumbline.storage import clear_read_errors, dumps
 from plumbline.tasks.jsonl.columns import (
@@ -177,7 +176,7 @@ def read_options(values: Mapping[str, Any]) -> JsonlOptions:
 # -- rows ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Records:
     """The examples by split, and what the user should know of them."""
 
@@ -188,7 +187,7 @@ class Records:
     """Of no split, because others have a gold answer."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Row:
     """An example, the file and line that it is from, its prompt's hash, and why it has no gold
     answer."""
@@ -325,9 +324,7 @@ def _read(
     return rows, notes
 
 
-def scorer_rows(
-    rows: Sequence[Mapping[str, Any]], *, texts: bool
-) -> tuple[list[dict[str, Any]], list[str]]:
+def scorer_rows(rows: Rows, *, texts: bool) -> tuple[list[dict[str, Any]], list[str]]:
     """Rows as scoring functions get them, and the columns of whole numbers that came as floats.
 
     Those become whole: nulls in a table make floats of all, and nobody answers `9.0`. What is
@@ -364,9 +361,7 @@ def _is_whole_float(value: Any, texts: bool) -> bool:
     return isinstance(value, float) and value.is_integer()
 
 
-def _used_columns(
-    options: JsonlOptions, needs: frozenset[str], row: Mapping[str, Any]
-) -> frozenset[str]:
+def _used_columns(options: JsonlOptions, needs: frozenset[str], row: Row) -> frozenset[str]:
     """Columns that are read, whatever the functions take besides."""
     read = [columns_of(each, row) for each in (options.prompt, options.gold) if each]
     return needs.union({options.stratum or "", options.cluster or "", "id"}, *read)
@@ -435,7 +430,7 @@ def _example(
     return example, "" if gold is not None else lacks
 
 
-def _column(row: Mapping[str, Any], name: str, option: str, where: str) -> Any:
+def _column(row: Row, name: str, option: str, where: str) -> Any:
     try:
         return value_of(row, name)
     except KeyError:
@@ -445,7 +440,7 @@ def _column(row: Mapping[str, Any], name: str, option: str, where: str) -> Any:
         ) from None
 
 
-def _gold(row: Mapping[str, Any], name: str | None, where: str, form: str | None = None) -> str:
+def _gold(row: Row, name: str | None, where: str, form: str | None = None) -> str:
     """A column as the text of an answer; of messages that end with the assistant's the last."""
     if name is None:
         return ""

@@ -7,10 +7,11 @@ way (`$ref`, `allOf`) has no typed coercion, and nothing can go wrong there.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from plumbline.errors import DataError
+from plumbline.records import frozen
 from plumbline.tasks.text.numbers import read_number, without_accents
 
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -45,7 +46,7 @@ NULL_WORDS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Schema:
     """What is expected at one place of a document. Build it with `Schema.from_json`; `Schema()`
     expects nothing.

@@ -38,6 +38,7 @@ from plumbline.checks.diagnosis.readers.rows import (
 from plumbline.checks.diagnosis.readers.training_args import read_pickled_options
 from plumbline.config.overrides import read_yaml
 from plumbline.errors import DataError, RecipeError
+from plumbline.records import Row, Rows
 from plumbline.storage import SMALL, clear_read_errors, parse_json, read_text
 
 _IS_PAIR = re.compile("(?:eval/)?preference/")
@@ -46,7 +47,7 @@ _IS_PAIR = re.compile("(?:eval/)?preference/")
 def read_log(
     origin: str,
     path: Path | str,
-    rows: Sequence[Mapping[str, Any]],
+    rows: Rows,
     *,
     folder: Path | None,
     config: Mapping[str, Any],
@@ -124,10 +125,8 @@ def read_log(
     return history if folder is None else add_completions(history, read_beside(folder, parts))
 
 
-def _find_remarks(
-    rows: Sequence[Mapping[str, Any]], step: str, series: Mapping[str, Series]
-) -> Iterator[str]:
-    again, last = [list[Mapping[str, Any]]()], -FAR
+def _find_remarks(rows: Rows, step: str, series: Mapping[str, Series]) -> Iterator[str]:
+    again, last = [list[Row]()], -FAR
     for row in rows:
         at = as_number(row.get(step)) or 0.0
         if at < last:  # a resumed run logs steps again
@@ -185,7 +184,7 @@ def _weigh_parts(samples: list[Sample], history: History) -> list[Sample]:
     return [replace(one, reward=total(one, weights)) if one.parts else one for one in samples]
 
 
-def _unknown_columns_error(what: str, rows: Sequence[Mapping[str, Any]]) -> DataError:
+def _unknown_columns_error(what: str, rows: Rows) -> DataError:
     seen = list(dict.fromkeys(key for row in rows for key in row))
     shown = ", ".join(seen[:30]) + (f" and {len(seen) - 30} more" if len(seen) > 30 else "")
     named = {theirs: ours for theirs, ours in TABLE["series"].items() if isinstance(ours, str)}

@@ -46,7 +46,7 @@ ENDING = 0.01
 """Share of cut answers, under which ends are still drawn."""
 
 
-@rule("length", needs=("completion_length",))
+@rule("length", "completion_length")
 def find_length(history: History) -> Iterator[Finding]:
     """The length of completions runs away or shrinks to nothing, and the reward with it or in spite
     of it.
@@ -57,8 +57,7 @@ def find_length(history: History) -> Iterator[Finding]:
     values = series.finite_values
     if not has_enough_rows(series, LENGTH_ENOUGH):
         return
-    width = tenth_of(values)
-    first, last = end_medians(values, width)
+    first, last = end_medians(values, tenth_of(values))
     reward = fit_trend(history["reward"].values)
     evidence = {"first": first, "last": last, "reward t": np.clip(reward.t, -99, 99)}
     if last > LENGTH_TIMES * max(first, 1) and last - first > 20:
@@ -95,7 +94,7 @@ MOVED = 0.2
 LENGTH_PAID_ENOUGH = 64
 
 
-@rule("length-paid", needs=("samples",), live=False)
+@rule("length-paid", "samples", live=False)
 def find_length_paid(history: History) -> Iterator[Finding]:
     """Length is what is paid: within groups the reward follows it, and it moves.
 
@@ -144,7 +143,7 @@ WINDOW = 10
 
 @rule(
     "truncation",
-    needs=("frac_truncated|num_eos_tokens",),
+    "frac_truncated|num_eos_tokens",
     stops=lambda history, since: (
         persisted(30)(history, since) and fit_trend(history["frac_truncated"].values).t > -2
     ),
@@ -231,10 +230,9 @@ def _pays_length(history: History, limit: float = LONGER) -> bool:
     """Whether longer answers earn more: by completions of a group, else where both rise."""
     if known := correlate_with_reward(history.samples, count_characters)[0]:
         return known > limit
-    rewards = ("reward", *(f"reward/{name}" for name in history.names("reward/")))
     return all(
         any(fit_trend(history[one].values).t > 2 for one in of)
-        for of in (rewards, ("completion_length", "frac_truncated"))
+        for of in (history.reward_names, ("completion_length", "frac_truncated"))
     )
 
 
@@ -247,7 +245,7 @@ def _follows_length(history: History) -> bool:
     """Whether a paid part that has its name of length rises, or a reward goes up and down with it
     from step to step."""
     length, known = history["completion_length"], fit_part_weights(history) or {}
-    for name in ("reward", *(f"reward/{one}" for one in history.names("reward/"))):
+    for name in history.reward_names:
         series, part = history[name], name.removeprefix("reward/")
         if LENGTH.search(part) and known.get(part, 0) > 0 and fit_trend(series.values).t > 2:
             return True
@@ -302,7 +300,7 @@ _REPEATED = re.compile(r"(.{1,12}?)\1{19,}", re.DOTALL)
 """The same one to twelve characters twenty times in a row."""
 
 
-@rule("degenerate-output", needs=("samples",), stops=persisted(30))
+@rule("degenerate-output", "samples", stops=persisted(30))
 def find_degenerate_output(history: History) -> Iterator[Finding]:
     """Completions that are no answers: empty, one sign over and over, or the same for every prompt.
 
@@ -431,10 +429,7 @@ EARLY = 0.25
 """Of the run: later a solved prompt may well be answered in one way."""
 
 
-@rule(
-    "identical-samples",
-    needs=("samples",),
-)
+@rule("identical-samples", "samples")
 def find_identical_samples(history: History) -> Iterator[Finding]:
     """The completions of a group are one text from the first steps on: nothing is drawn, or all by
     one stream of draws.
@@ -483,7 +478,7 @@ USUAL = 0.05
 WRONG_LANGUAGE_LOOKED_AT = 400
 
 
-@rule("wrong-language", needs=("samples",))
+@rule("wrong-language", "samples")
 def find_wrong_language(history: History) -> Iterator[Finding]:
     """Completions in another language than the gold answers, or than those of the first steps.
 
@@ -574,7 +569,7 @@ _AFTER = re.compile(
 """An end, and then neither another one nor the beginning of a turn (of an episode of several)."""
 
 
-@rule("goes-on", needs=("samples",))
+@rule("goes-on", "samples")
 def find_goes_on(history: History) -> Iterator[Finding]:
     """Completions that go on after their end: the mark that ends a text is not one that stops the
     sampler.

@@ -48,7 +48,7 @@ _MARKS = (
 """What only one template of chats has."""
 
 
-@rule("prompts", needs=("prompts|frac_prompts_truncated",))
+@rule("prompts", "prompts|frac_prompts_truncated")
 def find_prompts(history: History) -> Iterator[Finding]:
     """Prompts as a trainer stored them: begun twice, written by two templates, or cut.
 
@@ -153,7 +153,7 @@ IN_ORDER = 16
 is no chance."""
 
 
-@rule("repeated-prompts", needs=("samples",))
+@rule("repeated-prompts", "samples")
 def find_repeated_prompts(history: History) -> Iterator[Finding]:
     """Prompts that come again before the others came: a resume that began the data again,
     duplicates, file order.
@@ -261,7 +261,7 @@ OVERLAP_SOME = 0.05
 """Share of the prompts that are evaluated on, below which they may be common ones of two sets."""
 
 
-@rule("overlap", needs=("samples", "finals|evaluated"), live=False)
+@rule("overlap", "samples", "finals|evaluated", live=False)
 def find_overlap(history: History) -> Iterator[Finding]:
     """Examples that were trained on and evaluated on.
 
@@ -321,7 +321,7 @@ LENGTHS_ENOUGH = 20
 """Logged mean lengths of prompts."""
 
 
-@rule("data-order", needs=("prompts|prompt_length",), live=False)
+@rule("data-order", "prompts|prompt_length", live=False)
 def find_data_order(history: History) -> Iterator[Finding]:
     """Prompts sorted by their kind or by their length: what is learnt early and late is not the
     same.
@@ -430,7 +430,7 @@ LITTLE = 0.2
 """Of an epoch; one team's log stopped at 0.135."""
 
 
-@rule("coverage", needs=("epoch",), live=False)
+@rule("coverage", "epoch", live=False)
 def find_coverage(history: History) -> Iterator[Finding]:
     """How much of the data a run has seen: a plateau on a seventh of the prompts is no ceiling.
 
@@ -464,7 +464,7 @@ USUAL = 0.6
 """Share of the windows that must have one length."""
 
 
-@rule("window-cut", needs=("reward", "loss"))
+@rule("window-cut", "reward", "loss")
 def find_window_cut(history: History) -> Iterator[Finding]:
     """A resume within a window of rollouts: what was drawn for several steps is lost, and drawn
     again by other weights.

@@ -22,7 +22,7 @@ from plumbline.checks.diagnosis.facts import (
 )
 from plumbline.checks.diagnosis.history import Final, History
 from plumbline.checks.diagnosis.outcome import MATTERS, RewardOutcome, measure_outcome
-from plumbline.checks.diagnosis.rule import rule
+from plumbline.checks.diagnosis.rule import BOTH, rule
 from plumbline.checks.diagnosis.rules.policy import pair_stage_evaluations
 from plumbline.checks.diagnosis.rules.steps import (
     ADAPTERS,
@@ -59,7 +59,7 @@ FEW = 50
 as a regression)."""
 
 
-@rule("gain", needs=("finals",), kinds=("rl", "sft"), live=False)
+@rule("gain", "finals", kinds=BOTH, live=False)
 def find_gain(history: History) -> Iterator[Finding]:
     """What the stage changed, against what its evaluation can tell from noise.
 
@@ -118,7 +118,7 @@ LONGER, SHARE_OF_RISE = 2.0, 0.25
 rises by if it follows it."""
 
 
-@rule("eval-disagrees", needs=("reward", "eval/"))
+@rule("eval-disagrees", "reward", "eval/")
 def find_eval_disagrees(history: History) -> Iterator[Finding]:
     """The evaluation falls and the training reward does not: what is paid is not what is wanted, or
     not there.
@@ -217,7 +217,7 @@ WORSE, TEXTS_ENOUGH, TEXTS_SURE = 0.4, 5, 2.0
 their order."""
 
 
-@rule("perplexity", needs=("text_nll", "reward"))
+@rule("perplexity", "text_nll", "reward")
 def find_worse_texts(history: History) -> Iterator[Finding]:
     """Texts that are no training texts become less likely while the reward does not fall: what is
     learnt costs the language.
@@ -246,7 +246,7 @@ def find_worse_texts(history: History) -> Iterator[Finding]:
 FAR = 0.1
 
 
-@rule("decoding", needs=("finals",), kinds=("rl", "sft"), live=False)
+@rule("decoding", "finals", kinds=BOTH, live=False)
 def find_decoding(history: History) -> Iterator[Finding]:
     """What is sampled and what is greedy tell two stories, or stages were asked in two ways.
 
@@ -263,23 +263,22 @@ def find_decoding(history: History) -> Iterator[Finding]:
             change = compare(greedy.evaluation, sampled.evaluation).difference
         except IncomparableError:
             continue
-        if min(abs(change.low), abs(change.high)) > FAR and change.low * change.high > 0:
-            better = "sampled" if change.mean > 0 else "greedy"
+        low, high = sorted(map(abs, (change.low, change.high)))
+        if low > FAR and change.excludes_zero:
+            better = change.mean > 0
             yield Finding(
-                "warning" if better == "sampled" else "note",
-                "sampled-earns-more" if better == "sampled" else "greedy-earns-more",
+                "warning" if better else "note",
+                "sampled-earns-more" if better else "greedy-earns-more",
                 evidence={
-                    "where": f"{task} {split}".strip(),
+                    "where": sampled.where,
                     "greedy": greedy.evaluation.mean_reward,
                     "sampled": sampled.evaluation.mean_reward,
                     "difference": abs(change.mean),
-                    "low": min(abs(change.low), abs(change.high)),
-                    "high": max(abs(change.low), abs(change.high)),
+                    "low": low,
+                    "high": high,
                     "n": change.n,
                 },
-                causes=("greedy-ends", "wrong-default")
-                if better == "sampled"
-                else ("high-temperature",),
+                causes=("greedy-ends", "wrong-default") if better else ("high-temperature",),
             )
     yield from _compare_sampling(history)
 
@@ -288,7 +287,7 @@ def _compare_sampling(history: History) -> Iterator[Finding]:
     stages = group_by_key(
         ((one.task, one.split, one.mode), one) for one in history.finals if one.evaluation.sampling
     )
-    for (task, split, mode), found in stages.items():
+    for (*_, mode), found in stages.items():
         settings = [one.evaluation.sampling for one in found]
         differing = sorted(
             {
@@ -304,7 +303,7 @@ def _compare_sampling(history: History) -> Iterator[Finding]:
                 "two-ways",
                 evidence={
                     "mode": mode,
-                    "where": f"{task} {split}".strip(),
+                    "where": found[0].where,
                     "keys": differing,
                     "stages": [one.stage for one in found],
                 }
@@ -343,7 +342,7 @@ PLATEAU_TOP = 0.95
 """Of the most that can be earned, where that is known."""
 
 
-@rule("plateau", needs=("reward",), live=False)
+@rule("plateau", "reward", live=False)
 def find_plateau(history: History) -> Iterator[Finding]:
     """The evaluation stopped rising: since when, and what else ended there.
 
@@ -352,8 +351,7 @@ def find_plateau(history: History) -> Iterator[Finding]:
     far below it.
     """
     name = "eval/reward" if len(history["eval/reward"]) >= PLATEAU_ENOUGH else "reward"
-    series = history[name]
-    steps, values = series.finite
+    steps, values = history[name].finite
     if len(values) < (PLATEAU_ENOUGH if name != "reward" else 5 * PLATEAU_ENOUGH):
         return
     places = np.arange(len(values))
@@ -436,7 +434,7 @@ EVAL_NOISE_SURE = 2.0
 points or more."""
 
 
-@rule("eval-noise", needs=("eval/reward",), live=False)
+@rule("eval-noise", "eval/reward", live=False)
 def find_eval_noise(history: History) -> Iterator[Finding]:
     """An evaluation that moves more from one time to the next than it rose: it cannot say which
     checkpoint is the best.
@@ -474,7 +472,7 @@ HALF = 0.5
 weak model little."""
 
 
-@rule("no-better", needs=("finals",), kinds=("rl", "sft"), live=False)
+@rule("no-better", "finals", kinds=BOTH, live=False)
 def find_no_better(history: History) -> Iterator[Finding]:
     """A trained model that earns no more than a baseline that knows nothing.
 
@@ -543,7 +541,7 @@ LARGE = 0.1
 PART_LOST_ENOUGH = 20
 
 
-@rule("part-lost", needs=("finals",), kinds=("rl", "sft"), live=False)
+@rule("part-lost", "finals", kinds=BOTH, live=False)
 def find_part_lost(history: History) -> Iterator[Finding]:
     """The reward rose on held-out examples, and one of its parts fell: what was won was paid with
     something else.
@@ -603,7 +601,7 @@ LATE, SEEN = 5, 0.1
 before is unseen."""
 
 
-@rule("no-rise", needs=("reward",), live=False)
+@rule("no-rise", "reward", live=False)
 def find_no_rise(history: History) -> Iterator[Finding]:
     """The reward did not rise, and no other finding says why: what the figures make likely.
 
@@ -727,7 +725,7 @@ def _causes_possible(history: History, came: RewardOutcome) -> Iterator[tuple[st
         yield "rate-if-adapter", highest
 
 
-@rule("unfinished", needs=("loss|reward|learning_rate",), kinds=("rl", "sft"), live=False)
+@rule("unfinished", "loss|reward|learning_rate", kinds=BOTH, live=False)
 def find_unfinished(history: History) -> Iterator[Finding]:
     """A run that ended before its steps did.
 

@@ -4,7 +4,7 @@ worse."""
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -25,11 +25,12 @@ from plumbline.checks.diagnosis.rules.reward import MEASURED, NO_WEIGHT
 from plumbline.checks.diagnosis.trends import (
     end_means,
     find_fall,
+    finite_values,
     fit_trend,
     kendall_z,
     max_magnitude,
 )
-from plumbline.records import FloatArray
+from plumbline.records import FloatArray, frozen
 
 Steps = dict[int, list[Sample]]
 ENOUGH = 12
@@ -94,7 +95,7 @@ BAND = 0.2
 onset."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sign:
     """A signal of the texts that went the wrong way."""
 
@@ -106,7 +107,7 @@ class Sign:
     """Whether it is enough without another one."""
 
 
-@rule("reward-hacking", needs=("reward", "samples|correctness/|reward/"), live=False)
+@rule("reward-hacking", "reward", "samples|correctness/|reward/", live=False)
 def find_reward_hacking(history: History) -> Iterator[Finding]:
     """The reward rises for sure, and what it stands for falls, stays, or gives way to a trick.
 
@@ -155,7 +156,7 @@ def find_reward_hacking(history: History) -> Iterator[Finding]:
 # -- what says what is right -----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Correctness:
     """What says what is right, and what is to be called still beside the rise of the reward."""
 
@@ -178,8 +179,7 @@ def _logged_correctness(history: History, came: RewardOutcome) -> Iterator[Corre
             yield Correctness(name, series, *_still_bounds(history, came, series))
     known = fit_part_weights(history)
     highest = max(map(abs, (known or {}).values()), default=0.0)
-    for name in history.names("reward/"):
-        series = history[f"reward/{name}"]
+    for name, series in history.parts.items():
         values = series.finite_values
         if MEASURED.search(name) or not len(values) or not 0 < max_magnitude(values) <= 1:
             continue
@@ -313,9 +313,9 @@ def _early_deviation(steps: Steps, value: Callable[[Sample], float | None]) -> f
 def _find_signs(history: History, came: RewardOutcome, steps: Steps) -> Iterator[Sign]:
     """Signs of the texts; but for copies none where answers heed the prompt more than at first, or
     it is not known."""
-    known, parts = fit_part_weights(history) or {}, history.names("reward/")
+    known, parts = fit_part_weights(history) or {}, history.parts
     for name in filter(ORACLE.search, parts if len(parts) > 1 else ()):
-        part = _measure_rise(history, history[f"reward/{name}"])
+        part = _measure_rise(history, parts[name])
         if part is not None and known.get(name, 1.0) * part.change.high < STAYED * came.change.mean:
             yield Sign(name, {}, _find_onset(history["reward"]), alone=False)
     texts = [one for these in steps.values() for one in these]
@@ -397,12 +397,11 @@ def _sample_steps(samples: Sequence[Sample]) -> Steps:
 
 def _mean_by_step(steps: Steps, value: Callable[[Sample], float]) -> Series:
     """The mean over the answers of each step that have a value."""
-    values = [
-        [number for one in these if np.isfinite(number := value(one))] for these in steps.values()
-    ]
-    return Series(
-        np.array(list(steps)), np.array([np.mean(these) if these else np.nan for these in values])
-    )
+    known = {
+        step: [number for one in these if np.isfinite(number := value(one))] or [np.nan]
+        for step, these in steps.items()
+    }
+    return Series.of_means(known)
 
 
 def _early_count(count: int) -> int:
@@ -412,8 +411,9 @@ def _early_count(count: int) -> int:
 def _first_and_last(values: FloatArray) -> tuple[float, float]:
     """The means of the first tenth and of the last fifth; NaN where there is none."""
     early, late = values[: _early_count(len(values))], values[-max(4, len(values) // 5) :]
-    known = [part[np.isfinite(part)] for part in (early, late)]
-    first, last = (float(part.mean()) if len(part) else float("nan") for part in known)
+    first, last = (
+        float(part.mean()) if len(part) else np.nan for part in map(finite_values, (early, late))
+    )
     return first, last
 
 
@@ -461,7 +461,7 @@ def _mean_overlaps(these: Sequence[Sample]) -> tuple[float, float]:
     for place, (one, bag) in enumerate(zip(these, bags, strict=True)):
         for other, beside in zip(these[:place], bags[:place], strict=True):
             found[one.prompt != other.prompt].append(len(bag & beside) / len(bag | beside))
-    within, across = (float(np.mean(part)) if part else float("nan") for part in found)
+    within, across = (float(np.mean(part)) if part else np.nan for part in found)
     return within, across
 
 

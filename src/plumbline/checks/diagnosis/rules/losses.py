@@ -38,11 +38,7 @@ LEARNT = 1e-3
 """A loss under which no gradient is to be expected."""
 
 
-@rule(
-    "no-gradient",
-    needs=("grad_norm", "loss"),
-    kinds=("sft",),
-)
+@rule("no-gradient", "grad_norm", "loss", kinds=("sft",))
 def find_no_gradient(history: History) -> Iterator[Finding]:
     """Supervised training without a gradient: nothing is trained, whatever the loss is.
 
@@ -85,7 +81,7 @@ AGAIN, FLAT, SURELY = 2.0, 0.01, 50
 have fallen by all the same, and rows for a warning."""
 
 
-@rule("no-fall", needs=("loss",), kinds=("sft",), live=False)
+@rule("no-fall", "loss", kinds=("sft",), live=False)
 def find_no_fall(history: History) -> Iterator[Finding]:
     """Supervised training whose loss stands still: no fall of a tenth is possible, and none is
     sure.
@@ -129,7 +125,7 @@ SIDES, CLEAR = 1.5, 0.3
 middle, which those of a policy gradient do not have."""
 
 
-@rule("below-zero", needs=("loss",), kinds=("sft",))
+@rule("below-zero", "loss", kinds=("sft",))
 def find_below_zero(history: History) -> Iterator[Finding]:
     """A cross-entropy or a divergence below 0, which none can be.
 
@@ -190,7 +186,7 @@ def ratio_to_held_out(history: History) -> int | None:
     return whole if fits and MULTIPLES[0] <= whole <= MULTIPLES[1] and known != 1 else None
 
 
-@rule("summed-loss", needs=("loss", "eval/loss"), kinds=("sft",))
+@rule("summed-loss", "loss", "eval/loss", kinds=("sft",))
 def find_summed_loss(history: History) -> Iterator[Finding]:
     """A training loss that is a whole number of times the held-out one: a sum over accumulated
     batches.
@@ -246,7 +242,7 @@ WILD_LASTS = 4
 """Likewise of single steps whose gradient jumps with it: new texts are learnt soon."""
 
 
-@rule("sft-loss", needs=("loss",), kinds=("sft",))
+@rule("sft-loss", "loss", kinds=("sft",))
 def find_sft_loss(history: History) -> Iterator[Finding]:
     """Supervised training: the loss on held-out text rises, or that of training rises, jumps or is
     0.

@@ -22,7 +22,7 @@ from plumbline.checks.diagnosis.facts import (
 )
 from plumbline.checks.diagnosis.history import Final, History, Series
 from plumbline.checks.diagnosis.outcome import measure_outcome
-from plumbline.checks.diagnosis.rule import persisted, rule
+from plumbline.checks.diagnosis.rule import BOTH, persisted, rule
 from plumbline.checks.diagnosis.rules.steps import highest_learning_rate, rate_evidence
 from plumbline.checks.diagnosis.trends import (
     block_kendall_z,
@@ -53,9 +53,9 @@ SAMPLED = ("reward", "completion_length", "entropy", "frac_truncated")
 
 @rule(
     "kl",
-    needs=("kl|kl_sum",),
+    "kl|kl_sum",
     stops=lambda history, since: (
-        persisted(10)(history, since) and bool(median(history["kl"].last(10).values) > HUGE)
+        persisted(10)(history, since) and median(history["kl"].last(10).values) > HUGE
     ),
 )
 def find_kl(history: History) -> Iterator[Finding]:
@@ -233,9 +233,7 @@ def _should_stop(history: History, since: int) -> bool:
 
 
 @rule(
-    "gap",
-    needs=("logprob_gap|mismatch_kl|importance_ratio_mean|importance_ratio_max",),
-    stops=_should_stop,
+    "gap", "logprob_gap|mismatch_kl|importance_ratio_mean|importance_ratio_max", stops=_should_stop
 )
 def find_gap(history: History) -> Iterator[Finding]:
     """Sampler and scorer are two distributions: temperature, filters, masks, stale weights, or 16
@@ -282,9 +280,7 @@ def _find_wide_gap(
 def _keeps_entropy(history: History) -> bool:
     """Whether the entropy is logged and did not fall."""
     values = history["entropy"].finite_values
-    return len(values) >= 2 * WINDOW and bool(
-        median(values[-WINDOW:]) > 0.9 * median(values[:WINDOW])
-    )
+    return len(values) >= 2 * WINDOW and median(values[-WINDOW:]) > 0.9 * median(values[:WINDOW])
 
 
 FAR_OFF = 1.5
@@ -380,7 +376,7 @@ def _read_filters(settings: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
-@rule("sampling-filters", needs=("filters",))
+@rule("sampling-filters", "filters")
 def find_sampling_filters(history: History) -> Iterator[Finding]:
     """Settings by which the sampler draws from another distribution than the loss scores.
 
@@ -433,7 +429,7 @@ MUCH = 1.0
 """Nats a token that it rose by; English text has about 2 to 3 under a small model."""
 
 
-@rule("entropy", needs=("entropy",))
+@rule("entropy", "entropy")
 def find_entropy(history: History) -> Iterator[Finding]:
     """The entropy of what is drawn: gone, so that nothing is tried any more, or running away.
 
@@ -506,7 +502,7 @@ BREAKS = 5e-4
 steps."""
 
 
-@rule("untrained", needs=("loss|entropy",), kinds=("rl", "sft"))
+@rule("untrained", "loss|entropy", kinds=BOTH)
 def find_untrained(history: History) -> Iterator[Finding]:
     """A model that knows nothing at the first step: random weights, or weights that were loaded
     only in part.
@@ -571,7 +567,7 @@ UNCHANGED_LONG = 20
 """Characters of the median answer: a word may well stay what it was."""
 
 
-@rule("unchanged", needs=("finals",), kinds=("rl", "sft"), live=False)
+@rule("unchanged", "finals", kinds=BOTH, live=False)
 def find_unchanged(history: History) -> Iterator[Finding]:
     """A stage after which every greedy answer is what it was: the weights that are evaluated are
     not the trained ones.
@@ -618,13 +614,7 @@ def pair_stage_evaluations(history: History) -> Iterator[tuple[Final, Final]]:
                     after.split,
                     "greedy",
                 ):
-                    same = earlier == "base"
-                    yield (
-                        replace(
-                            after,
-                            evaluation=restrict_to_examples(after.evaluation, before.evaluation),
-                        )
-                        if same
-                        else after,
-                        before,
-                    )
+                    of = after.evaluation
+                    if earlier == "base":
+                        of = restrict_to_examples(of, before.evaluation)
+                    yield replace(after, evaluation=of), before

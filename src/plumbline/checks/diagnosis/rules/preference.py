@@ -66,11 +66,7 @@ def read_accuracy(history: History) -> FloatArray:
     )
 
 
-@rule(
-    "no-margin",
-    needs=("preference/|loss",),
-    kinds=("sft",),
-)
+@rule("no-margin", "preference/|loss", kinds=("sft",))
 def find_no_margin(history: History) -> Iterator[Finding]:
     """Pairs of which nothing is learnt: the margin is 0 and the loss ln 2 throughout, or about so
     (a warning).
@@ -175,11 +171,7 @@ LOW, HIGH = 0.45, 0.75
 """An accuracy below a half, and one of pairs that were learnt."""
 
 
-@rule(
-    "swapped-pairs",
-    needs=("preference/", "|".join(RIGHT)),
-    kinds=("sft",),
-)
+@rule("swapped-pairs", "preference/", "|".join(RIGHT), kinds=("sft",))
 def find_swapped_pairs(history: History) -> Iterator[Finding]:
     """Pairs that go the wrong way: their accuracy falls below a half, in training or on held-out
     pairs alone.
@@ -234,7 +226,7 @@ WHOLE = 5.0
 """Nats: a log-probability below is one of a whole answer, and not a mean over its tokens."""
 
 
-@rule("less-likely", needs=("preference/logps_chosen",), kinds=("sft",))
+@rule("less-likely", "preference/logps_chosen", kinds=("sft",))
 def find_less_likely(history: History) -> Iterator[Finding]:
     """The chosen answers lose probability, too, while margins grow: what is learnt is only what to
     avoid.

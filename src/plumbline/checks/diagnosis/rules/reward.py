@@ -23,7 +23,7 @@ from plumbline.checks.diagnosis.facts import (
 )
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.outcome import measure_outcome
-from plumbline.checks.diagnosis.rule import rule
+from plumbline.checks.diagnosis.rule import BOTH, rule
 from plumbline.checks.diagnosis.rules.data import find_data_order
 from plumbline.checks.diagnosis.rules.series import JUMP_ENOUGH, list_jumps
 from plumbline.checks.diagnosis.trends import (
@@ -48,7 +48,7 @@ moves in one."""
 FLAT = 1e-9
 
 
-@rule("dead-part", needs=("reward/",))
+@rule("dead-part", "reward/")
 def find_dead_part(history: History) -> Iterator[Finding]:
     """A part of the reward that says nothing: its weight is in the total, and no answer ever moves
     it.
@@ -56,8 +56,8 @@ def find_dead_part(history: History) -> Iterator[Finding]:
     A finding a part. At 0 it is dead; at one value above it is paid for nothing, which is no fault
     of itself.
     """
-    names = history.names("reward/")
-    moving = [name for name in names if np.ptp(_part_values(history, name)) > FLAT] if names else []
+    names = list(history.parts)
+    moving = [name for name in names if np.ptp(_part_values(history, name)) > FLAT]
     for name in names:
         values = _part_values(history, name)
         if (
@@ -90,15 +90,13 @@ def find_dead_part(history: History) -> Iterator[Finding]:
 
 
 def _part_values(history: History, name: str) -> np.ndarray:
-    values = history[f"reward/{name}"].values
-    return values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
+    values = history.parts[name].finite_values
+    return values if len(values) else np.zeros(1)
 
 
 def _part_spread(history: History, name: str) -> float:
     """The largest spread within a step, where that is logged: a mean may stand still by chance."""
-    values = history[f"reward_std/{name}"].values
-    values = values[np.isfinite(values)]
-    return float(values.max()) if len(values) else 0.0
+    return max(history[f"reward_std/{name}"].finite_values, default=0.0)
 
 
 PARTS_OPPOSE_SURE = 5.0
@@ -129,7 +127,7 @@ LENGTH = re.compile("len|token|word|char|verbos", re.IGNORECASE)
 """What may well grow as answers get better."""
 
 
-@rule("parts-oppose", needs=("reward/", "reward"))
+@rule("parts-oppose", "reward/", "reward")
 def find_parts_oppose(history: History) -> Iterator[Finding]:
     """A part of the reward falls while the whole rises: it is charged, dropped, or outweighed by
     another part.
@@ -144,7 +142,7 @@ def find_parts_oppose(history: History) -> Iterator[Finding]:
             yield from _find_unpaid_part(history, name, 0.0 if weight >= -none else weight)
     ends = {
         name: compare_ends(history[name].finite_values)
-        for name in (*(f"reward/{name}" for name in history.names("reward/")), "reward")
+        for name in history.reward_names
         if has_enough_rows(history[name], PARTS_OPPOSE_ENOUGH)
     }
     if "reward" not in ends or fit_trend(history["reward"].values).t < -2:
@@ -222,7 +220,7 @@ def _find_unpaid_part(history: History, name: str, weight: float) -> Iterator[Fi
     )
 
 
-@rule("lost-reward", needs=("reward", "reward/"))
+@rule("lost-reward", "reward", "reward/")
 def find_lost_reward(history: History) -> Iterator[Finding]:
     """The reward is less than its parts: in TRL a part that is NaN counts as 0 in the sum, and not
     in its own mean.
@@ -232,7 +230,7 @@ def find_lost_reward(history: History) -> Iterator[Finding]:
     """
     found = [
         finding
-        for name in history.names("reward/")
+        for name in history.parts
         if (finding := _find_missing_values(history, name)) is not None
     ]
     yield from found
@@ -298,7 +296,7 @@ PARSER_SOME, PARSER_MANY = 0.05, 0.2
 """Of the highest reward, that the strict reading takes away."""
 
 
-@rule("parser", needs=("reading/",))
+@rule("parser", "reading/")
 def find_parser(history: History) -> Iterator[Finding]:
     """A reader of answers that rejects what a lenient one accepts: right answers are charged for
     how they are written.
@@ -333,7 +331,7 @@ HALF = 0.5
 """A baseline that earns more leaves less than half of the scale for knowing anything."""
 
 
-@rule("references", needs=("finals",), kinds=("rl", "sft"), live=False)
+@rule("references", "finals", kinds=BOTH, live=False)
 def find_references(history: History) -> Iterator[Finding]:
     """The reward itself, by those that know the answer and those that do not: the oracle and the
     baselines.
@@ -395,7 +393,7 @@ STEADY = 0.5
 """Share of the steps in which some could not be judged: a world that fails comes back."""
 
 
-@rule("unjudged", needs=("frac_failed",))
+@rule("unjudged", "frac_failed")
 def find_unjudged(history: History) -> Iterator[Finding]:
     """Completions that nobody could judge: a verifier that fails is no wrong answer.
 
@@ -419,7 +417,7 @@ DEAD_TASK_ENOUGH = 10
 """Logged steps, as for a part."""
 
 
-@rule("dead-task", needs=("task/",))
+@rule("dead-task", "task/")
 def find_dead_task(history: History) -> Iterator[Finding]:
     """A task whose reward is 0 at every step while other tasks earn some: its rollouts have no
     gradient.
@@ -452,7 +450,7 @@ MOVES = 1e-3
 DOMINANT_PART_ENOUGH = 10
 
 
-@rule("dominant-part", needs=("reward_std/", "reward"), live=False)
+@rule("dominant-part", "reward_std/", "reward", live=False)
 def find_dominant_part(history: History) -> Iterator[Finding]:
     """One part of the reward makes all of its spread, whatever the others say.
 
@@ -485,7 +483,7 @@ RARELY = 0.3
 """Of the deviation of single answers, that few rows must fall by."""
 
 
-@rule("reward-falls", needs=("reward",))
+@rule("reward-falls", "reward")
 def find_reward_falls(history: History) -> Iterator[Finding]:
     """The reward falls: below where it began, or from a height that it had reached.
 

@@ -13,7 +13,7 @@ from plumbline.checks.diagnosis.facts import (
     zero_mask,
 )
 from plumbline.checks.diagnosis.history import History, Series
-from plumbline.checks.diagnosis.rule import rule
+from plumbline.checks.diagnosis.rule import BOTH, rule
 from plumbline.checks.diagnosis.trends import (
     end_medians,
     finite_values,
@@ -50,7 +50,7 @@ which weights of NaN would not leave."""
 def _should_stop(history: History, since: int) -> bool:  # noqa: ARG001 - a reward that is none has broken the weights at once
     """At once, but for a gradient, which a loss scaler skips where it is none: then three logged
     ones in a row."""
-    names = ("loss", "reward", *(f"reward/{part}" for part in history.names("reward/")))
+    names = ("loss", *history.reward_names)
     if any((~np.isfinite(history[name].values)).any() for name in names):
         return True
     return any(
@@ -60,19 +60,14 @@ def _should_stop(history: History, since: int) -> bool:  # noqa: ARG001 - a rewa
     )
 
 
-@rule(
-    "not-finite",
-    needs=("loss|grad_norm|reward",),
-    kinds=("rl", "sft"),
-    stops=_should_stop,
-)
+@rule("not-finite", "loss|grad_norm|reward", kinds=BOTH, stops=_should_stop)
 def find_not_finite(history: History) -> Iterator[Finding]:
     """A number that is none: NaN or infinity in what is optimised or measured.
 
     Every watched series that holds one, as one finding: the first to break is the one to look at.
     """
     found = {}
-    for name in (*WATCHED, *(f"reward/{part}" for part in history.names("reward/"))):
+    for name in (*WATCHED, *history.reward_names[1:]):
         series = history[name]
         bad = ~np.isfinite(series.values)
         if bad.any():
@@ -187,7 +182,7 @@ LOSS_ZERO_FEW, SHARE = 3, 0.01
 """Dead steps, and their share, from which on it is no single bad batch."""
 
 
-@rule("loss-zero", needs=("loss",), kinds=("rl", "sft"))
+@rule("loss-zero", "loss", kinds=BOTH)
 def find_loss_zero(history: History) -> Iterator[Finding]:
     """A loss of 0: from the first step on in RL it is no fault; at some steps among good ones it is
     one.
@@ -360,7 +355,7 @@ NEAR = 1
 """Steps that jumps of two series may be apart."""
 
 
-@rule("jump", needs=("reward|entropy",))
+@rule("jump", "reward|entropy")
 def find_jump(history: History) -> Iterator[Finding]:
     """Reward, length or entropy jump at one step together: a resume, other data, another version of
     the reward.
@@ -430,7 +425,7 @@ REPEATS, REPEATS_TIMES = 0.3, 3.0
 """Share of a text that repeats, and times what it was at first."""
 
 
-@rule("repetition", needs=("repetition",))
+@rule("repetition", "repetition")
 def find_repetition(history: History) -> Iterator[Finding]:
     """Answers that repeat themselves ever more, as the trainer measures it.
 
@@ -454,7 +449,7 @@ TIMES = 3.0
 SLOWER_ENOUGH = 20
 
 
-@rule("slower", needs=("step_time",), kinds=("rl", "sft"), live=False)
+@rule("slower", "step_time", kinds=BOTH, live=False)
 def find_slower(history: History) -> Iterator[Finding]:
     """Steps that take ever longer for the same work.
 
@@ -467,13 +462,10 @@ def find_slower(history: History) -> Iterator[Finding]:
     if len(seconds) < SLOWER_ENOUGH:
         return
     width = tenth_of(seconds)
-    grew = float(median(seconds[-width:]) / max(median(seconds[width : 2 * width]), 1e-9))
+    grew = median(seconds[-width:]) / max(median(seconds[width : 2 * width]), 1e-9)
     length = history["completion_length"].finite_values
     if len(length) >= SLOWER_ENOUGH:
-        grew /= max(
-            1.0,
-            float(median(length[-width:]) / max(median(length[width : 2 * width]), 1.0)),
-        )
+        grew /= max(1.0, median(length[-width:]) / max(median(length[width : 2 * width]), 1.0))
     if grew < TIMES:
         return
     yield Finding(

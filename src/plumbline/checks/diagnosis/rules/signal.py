@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -121,11 +122,7 @@ def _should_stop(history: History, since: int) -> bool:  # noqa: ARG001 - the st
     return covered >= (history.settings.get("rl.patience") or PATIENCE) and often**length < CHANCE
 
 
-@rule(
-    "no-signal",
-    needs=("grad_norm|frac_reward_zero_std|reward_std|reward",),
-    stops=_should_stop,
-)
+@rule("no-signal", "grad_norm|frac_reward_zero_std|reward_std|reward", stops=_should_stop)
 def find_no_signal(history: History) -> Iterator[Finding]:
     """Steps that teach nothing: every group's rewards are equal, or the gradient is zero though
     they differ.
@@ -267,7 +264,7 @@ def _pays_prompts(samples: Sequence[Sample]) -> bool:
 
 def _parts_move(history: History) -> bool:
     """Whether several parts of the reward are not the same in all steps."""
-    parts = [history[f"reward/{name}"].finite_values for name in history.names("reward/")]
+    parts = [part.finite_values for part in history.parts.values()]
     return sum(len(values) > 0 and bool(np.ptp(values) > EQUAL) for values in parts) > 1
 
 
@@ -354,7 +351,7 @@ TAUGHT, ALWAYS = 0.75, 0.9
 rises, and one at first and at last that leaves nothing to learn."""
 
 
-@rule("zero-variance-groups", needs=("frac_reward_zero_std|samples|reward_std",))
+@rule("zero-variance-groups", "frac_reward_zero_std|samples|reward_std")
 def find_zero_variance_groups(history: History) -> Iterator[Finding]:
     """Groups whose rewards are all equal teach nothing: most of the rollouts may be paid for and
     thrown away.
@@ -451,7 +448,7 @@ def _locate_groups(
     """Where groups of equal rewards stand, as far as completions, parts or the scale of the reward
     tell it: what was found, and its causes."""
     few, stands = "few-values", _locate_stored_groups(history.samples)
-    parts = [recent_median(history[f"reward/{name}"]) for name in history.names("reward/")]
+    parts = list(map(recent_median, history.parts.values()))
     if stands is None and len(parts) > 1 and 0 <= min(parts) <= max(parts) <= 1:
         ends = {one < LOW for one in parts if one < LOW or one > ZERO_VARIANCE_GROUPS_TOP}
         whole = all(one < LOW or one > ZERO_VARIANCE_GROUPS_TOP for one in parts)
@@ -473,9 +470,7 @@ ONE_SIDE = 0.8
 def _locate_stored_groups(samples: Sequence[Sample]) -> str | None:
     """At which end of all stored rewards those of recent groups of equal rewards lie; None where
     none are stored."""
-    known = [
-        rewards for *_, rewards in sorted(rewards_of_groups(samples), key=lambda group: group[0])
-    ]
+    known = [rewards for *_, rewards in sorted(rewards_of_groups(samples), key=itemgetter(0))]
     levels = [group[0] for group in known[-len(known) // 3 :] if max(group) - min(group) < EQUAL]
     lowest = min((min(group) for group in known), default=0.0)
     top = max((max(group) for group in known), default=0.0)
@@ -495,7 +490,7 @@ ADVANTAGE_GONE = 0.1
 """Of what its deviation was at first, and at most."""
 
 
-@rule("advantages", needs=("advantage_std", "reward_std"))
+@rule("advantages", "advantage_std", "reward_std")
 def find_no_advantages(history: History) -> Iterator[Finding]:
     """Advantages that are nearly 0 though rewards differ within groups: what divides them, or a
     mask, takes the signal.
@@ -525,17 +520,15 @@ FORM = re.compile("(?<!per)form|xml|tag|style|length|brev|json|think|fluen|repet
 RIGHT = re.compile("corr|acc(?!ept)|answer|exact|right|solv|match|success|math|result")
 
 
-@rule("part-alone", needs=("reward/",), live=False)
+@rule("part-alone", "reward/", live=False)
 def find_part_alone(history: History) -> Iterator[Finding]:
     """A part of the reward that pays for form rises, and the part that says what is right stands.
 
     Over the whole run or its second half, by the parts' names, which lie between 0 and 1.
     """
-    names = history.names("reward/")
-    parts = {name: history[f"reward/{name}"].finite for name in names}
     parts = {
         name: (steps, values)
-        for name, (steps, values) in parts.items()
+        for name, (steps, values) in ((name, part.finite) for name, part in history.parts.items())
         if len(values) >= 4 * WINDOW and values.min() > -STANDS and values.max() < 1 + STANDS
     }
     right = [name for name in parts if RIGHT.search(name) and not FORM.search(name)]
@@ -575,7 +568,7 @@ DIRECTION = 1.0
 """The t-value from which on there is a sign of a direction."""
 
 
-@rule("mostly-noise", needs=("reward", "grad_signal", "grad_noise"))
+@rule("mostly-noise", "reward", "grad_signal", "grad_noise")
 def find_mostly_noise(history: History) -> Iterator[Finding]:
     """Neither gradients nor rewards point anywhere: AdamW's steps are then a random walk, and
     unlearn what SFT taught.
@@ -650,7 +643,7 @@ ENOUGH = 10
 STUCK_PROMPTS_EQUAL = 1e-6
 
 
-@rule("stuck-prompts", needs=("samples",), live=False)
+@rule("stuck-prompts", "samples", live=False)
 def find_stuck_prompts(history: History) -> Iterator[Finding]:
     """Prompts that never taught anything: at every visit all of their answers earned the same.
 
@@ -687,14 +680,14 @@ RARE = 0.2
 """Share of the steps; what fails more often is no outage, and other checks see it."""
 
 
-@rule("outage", needs=("reward",))
+@rule("outage", "reward")
 def find_outage(history: History) -> Iterator[Finding]:
     """Steps in which everything earned exactly 0, between steps in which it did not: what judges
     was away.
 
     The reward and its parts; a stretch of zeros to the end is none (it may be a collapse).
     """
-    for name in ("reward", *(f"reward/{one}" for one in history.names("reward/"))):
+    for name in history.reward_names:
         away = _outage_steps(
             history[name],
             history["reward_std" if name == "reward" else name.replace("reward/", "reward_std/")],

@@ -8,7 +8,7 @@ from plumbline.checks.check import Finding, Level
 from plumbline.checks.diagnosis.facts import recent_median, unrefuted_causes, zero_mask
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.outcome import measure_outcome
-from plumbline.checks.diagnosis.rule import rule
+from plumbline.checks.diagnosis.rule import BOTH, rule
 from plumbline.checks.diagnosis.trends import end_medians, median, tenth_of
 
 SPENT = 0.01
@@ -32,12 +32,7 @@ def _should_stop(history: History, since: int) -> bool:  # noqa: ARG001 - the ra
     )
 
 
-@rule(
-    "rate-exhausted",
-    needs=("learning_rate",),
-    kinds=("rl", "sft"),
-    stops=_should_stop,
-)
+@rule("rate-exhausted", "learning_rate", kinds=BOTH, stops=_should_stop)
 def find_rate_exhausted(history: History) -> Iterator[Finding]:
     """The learning rate has run out while steps remain: they cost as much as the others and change
     nothing.
@@ -110,7 +105,7 @@ FAR_OFF = 10.0
 """Times under the usual rates, from which a rate is too low by itself."""
 
 
-@rule("small-updates", needs=("learning_rate",), kinds=("rl", "sft"))
+@rule("small-updates", "learning_rate", kinds=BOTH)
 def find_small_updates(history: History) -> Iterator[Finding]:
     """A learning rate so low that the weights cannot have gone anywhere.
 
@@ -164,7 +159,7 @@ HIGHEST = 1e-2
 """Models of a million weights learn by RL at 1e-3; no run is known that does above."""
 
 
-@rule("high-rate", needs=("learning_rate",), live=False)
+@rule("high-rate", "learning_rate", live=False)
 def find_high_rate(history: History) -> Iterator[Finding]:
     """A learning rate far above any that RL bears, and no rise: what else broke follows from it.
 
@@ -214,7 +209,7 @@ CLIP = 1.0
 """The clip of trainers that say nothing else (TRL, transformers)."""
 
 
-@rule("gradient-spikes", needs=("grad_norm",), kinds=("rl", "sft"))
+@rule("gradient-spikes", "grad_norm", kinds=BOTH)
 def find_gradient_spikes(history: History) -> Iterator[Finding]:
     """Gradients far above what is usual: steps in random directions, even where the norm is
     clipped.
@@ -281,7 +276,7 @@ MOVED = 0.01
 """Nats to the reference: the rate moves the policy."""
 
 
-@rule("clip-idle", needs=("clip_fraction",), live=False)
+@rule("clip-idle", "clip_fraction", live=False)
 def find_clip_idle(history: History) -> Iterator[Finding]:
     """A clip that never acts, where it could.
 
@@ -312,7 +307,7 @@ CLIPPED, CLIMBED = 0.3, 2.0
 Ratios of whole answers are clipped as often from the first step on, and no worse for it."""
 
 
-@rule("clip-high", needs=("clip_fraction",))
+@rule("clip-high", "clip_fraction")
 def find_clip_high(history: History) -> Iterator[Finding]:
     """A clip that takes the gradient from much of what was drawn: updates go further than the ratio
     allows.
@@ -336,7 +331,7 @@ def find_clip_high(history: History) -> Iterator[Finding]:
 OFTEN = 0.5
 
 
-@rule("ratio-capped", needs=("importance_ratio_max",), live=False)
+@rule("ratio-capped", "importance_ratio_max", live=False)
 def find_ratio_capped(history: History) -> Iterator[Finding]:
     """Importance ratios of which only the cap is seen: how far sampler and scorer are apart, nobody
     can tell.
