@@ -55,6 +55,8 @@ def frozen(made: type | None = None, **options: bool) -> Any:
 Row = Mapping[str, Any]
 """A row of data or of records: values by their name."""
 Rows = Sequence[Row]
+Values = dict[str, Any]
+"""What JSON has as an object, by name."""
 
 
 class Message(TypedDict):

@@ -165,7 +165,11 @@ def _measure_series(name: Name, series: Series, history: History) -> RewardOutco
     spread = history["reward_std"].finite_values
     level = max(abs(found.first), abs(found.last), median(spread) if len(spread) else 0.0)
     every = apart <= 1
-    option = "logging_steps=1" if _is_transformers_log(history) else "a row for each step"
+    option = (
+        "logging_steps=1"
+        if history.origin == "trl" or "num_generations" in history.options.values()
+        else "a row for each step"
+    )
     finer = (
         f"1 row for {apart} steps: {option} would tell"
         if apart > 1 and len(values) < ALIKE_ENOUGH
@@ -192,11 +196,6 @@ def _shift_under_stairs(
     found = measure_shift(values - learnt, early, late)
     half = float(np.hypot(found.interval.high - found.interval.mean, 2 * error))
     return Shift.between(values, early, late, half, found.alike)
-
-
-def _is_transformers_log(history: History) -> bool:
-    """Whether the trainer is one of transformers', whose option `logging_steps` is."""
-    return history.origin == "trl" or "num_generations" in history.options.values()
 
 
 def _is_surely_better(found: Interval, sign: int) -> bool:

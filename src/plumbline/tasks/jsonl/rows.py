@@ -18,7 +18,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from plumbline.config.imports import module_names
 from plumbline.errors import DataError
 from plumbline.recipe import Section, section
-from plumbline.records import Example, Message, Row, Rows, frozen
+from plumbline.records import Example, Message, Row, Rows, Values, frozen
 from plumbline.seeds import derive
 from plumbline.storage import clear_read_errors, dumps
 from plumbline.tasks.jsonl.columns import (
@@ -324,14 +324,14 @@ def _read(
     return rows, notes
 
 
-def scorer_rows(rows: Rows, *, texts: bool) -> tuple[list[dict[str, Any]], list[str]]:
+def scorer_rows(rows: Rows, *, texts: bool) -> tuple[list[Values], list[str]]:
     """Rows as scoring functions get them, and the columns of whole numbers that came as floats.
 
     Those become whole: nulls in a table make floats of all, and nobody answers `9.0`. What is
     `Foreign` is left out, and verl's rows have their `ground_truth`. `texts`: numbers are texts, as
     in CSV.
     """
-    plain: list[dict[str, Any]] = []
+    plain: list[Values] = []
     mixed: set[str] = set()
     floats: set[str] = set()
     for row in rows:
@@ -368,7 +368,7 @@ def _used_columns(options: JsonlOptions, needs: frozenset[str], row: Row) -> fro
 
 
 def _example(
-    row: dict[str, Any], where: str, name: str, options: JsonlOptions, columns: Set[str]
+    row: Values, where: str, name: str, options: JsonlOptions, columns: Set[str]
 ) -> tuple[Example, str]:
     """Check and type one row of a file with these columns; and why it has no gold answer, if so.
 

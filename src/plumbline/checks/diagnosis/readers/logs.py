@@ -38,7 +38,7 @@ from plumbline.checks.diagnosis.readers.rows import (
 from plumbline.checks.diagnosis.readers.training_args import read_pickled_options
 from plumbline.config.overrides import read_yaml
 from plumbline.errors import DataError, RecipeError
-from plumbline.records import Row, Rows
+from plumbline.records import Row, Rows, Values
 from plumbline.storage import SMALL, clear_read_errors, parse_json, read_text
 
 _IS_PAIR = re.compile("(?:eval/)?preference/")
@@ -221,13 +221,13 @@ _CARD = re.compile(r"^- (\w+): (\S+)[ \t]*$", re.MULTILINE)
 _CARD_YAML = re.compile(r"^```yaml\n(.{1,20000}?)\n```", re.MULTILINE | re.DOTALL)
 
 
-def config_beside(folder: Path) -> dict[str, Any]:
+def config_beside(folder: Path) -> Values:
     """The trainer's configuration in a folder; empty where there is none, or only that of a model.
 
     Raises:
         DataError: it cannot be read.
     """
-    config: dict[str, Any] = {}
+    config: Values = {}
     for file in [folder / name for name in _CONFIGS if (folder / name).is_file()]:
         try:
             with clear_read_errors(file):
@@ -264,10 +264,10 @@ def _parse_config(text: str, file: Path) -> Any:
     return {"lora_r": values["r"]} if isinstance(values, dict) and "r" in values else {}
 
 
-def _parse_card(text: str, file: Path) -> dict[str, Any]:
+def _parse_card(text: str, file: Path) -> Values:
     """The hyperparameters that transformers lists in a model's card, and the configuration that
     Axolotl puts there."""
-    found: dict[str, Any] = {}
+    found: Values = {}
     for block in _CARD_YAML.findall(text):
         with suppress(RecipeError):
             values = read_yaml(block, str(file), strict=False)

@@ -14,7 +14,7 @@ import numpy as np
 from plumbline.checks.diagnosis.history import Kind, Series
 from plumbline.config.overrides import read_package_yaml
 from plumbline.errors import DataError
-from plumbline.records import FloatArray, Row, Rows
+from plumbline.records import FloatArray, Row, Rows, Values
 
 TABLE = read_package_yaml(Path(__file__).with_name("names.yaml"))
 
@@ -113,7 +113,7 @@ def find_series_name(name: str) -> str | None:
     return None if ours is None else ours.name
 
 
-def map_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+def map_settings(config: Mapping[str, Any]) -> Values:
     """What of a trainer's configuration is known here, by our keys; what is not a plain value is
     left out.
 
@@ -126,7 +126,7 @@ def map_settings(config: Mapping[str, Any]) -> dict[str, Any]:
         )
     )
     plain = (str, int, float, bool, type(None))
-    found: dict[str, Any] = {}
+    found: Values = {}
     for name, ours in TABLE["settings"].items():
         if name in flat and type(flat[name]) in plain and flat[name] is not None:
             found.setdefault(ours, flat[name])
@@ -379,7 +379,7 @@ def _is_cross_entropy(series: Mapping[str, Series], marks: Sequence[str]) -> boo
     return named and len(values) > 0 and bool(values.min() > 0 and np.median(values) > CLEAR)
 
 
-def mark_evaluation(row: Row) -> dict[str, Any]:
+def mark_evaluation(row: Row) -> Values:
     """A row with `eval_` before each metric where it is of an evaluation: TRL has logged some of
     these without it."""
     return (
@@ -389,7 +389,7 @@ def mark_evaluation(row: Row) -> dict[str, Any]:
     )
 
 
-def prefix_eval(row: Row) -> dict[str, Any]:
+def prefix_eval(row: Row) -> Values:
     """A row of an evaluation with `eval_` before each metric."""
 
     def named(key: str) -> str:
@@ -415,7 +415,9 @@ def count_repeats(rows: Iterable[Row], step: str = AT, *, otherwise: bool = Fals
     count = 0
     for row in rows:
         known = {
-            (row.get(step), key): str(value) for key, value in row.items() if _is_metric(key, value)
+            (row.get(step), key): str(value)
+            for key, value in row.items()
+            if find_series_name(key) not in {None, "epoch"} and as_number(value) is not None
         }
         count += any(
             place in seen and not (otherwise and seen[place] == value)
@@ -423,10 +425,6 @@ def count_repeats(rows: Iterable[Row], step: str = AT, *, otherwise: bool = Fals
         )
         seen.update(known)
     return count
-
-
-def _is_metric(key: str, value: Any) -> bool:
-    return find_series_name(key) not in {None, "epoch"} and as_number(value) is not None
 
 
 def is_step_of_total(value: Any) -> bool:

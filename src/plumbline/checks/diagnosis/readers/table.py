@@ -35,7 +35,7 @@ from plumbline.checks.diagnosis.readers.rows import (
     take_only,
 )
 from plumbline.errors import DataError
-from plumbline.records import Row, Rows, group_by_key
+from plumbline.records import Row, Rows, Values, group_by_key
 from plumbline.storage import BOM, clear_read_errors, read_json, read_text
 
 SUFFIXES = frozenset({".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".txt", ".log"})
@@ -150,7 +150,7 @@ def _read_rows(rows: Rows, skipped: int, path: Path) -> list[History]:
     ]
 
 
-def read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
+def read_lines(path: Path) -> tuple[list[Values], int]:
     """The objects of JSON lines, and how many lines are none (a last one may be half written).
 
     Raises:
@@ -176,9 +176,9 @@ def read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
     return rows, skipped
 
 
-def _flatten_row(row: Row, levels: int = 4) -> dict[str, Any]:
+def _flatten_row(row: Row, levels: int = 4) -> Values:
     """A row whose metrics lie some levels deeper (verl's {"step": 1, "data": {...}}), as one."""
-    flat: dict[str, Any] = {}
+    flat: Values = {}
     for key, value in row.items():
         if isinstance(value, dict) and "_type" not in value and levels:
             within = key if key not in {"data", "metrics", "logs"} else ""
@@ -189,7 +189,7 @@ def _flatten_row(row: Row, levels: int = 4) -> dict[str, Any]:
     return flat
 
 
-def _find_rows(value: Any, path: Path) -> list[dict[str, Any]]:
+def _find_rows(value: Any, path: Path) -> list[Values]:
     """A list of rows, bare or under some key, or columns with a list each, or {index: value} as
     pandas has it."""
     if isinstance(value, dict):
@@ -227,7 +227,7 @@ def _find_rows(value: Any, path: Path) -> list[dict[str, Any]]:
     return [_flatten_row(row) for row in value]
 
 
-def _parse_separated(path: Path) -> tuple[list[dict[str, Any]], int]:
+def _parse_separated(path: Path) -> tuple[list[Values], int]:
     """The rows of a CSV; how many lines are none, and how many cells of metrics no numbers: nobody
     reads either."""
     text = read_text(path).lstrip("\n")
@@ -251,11 +251,9 @@ def _parse_separated(path: Path) -> tuple[list[dict[str, Any]], int]:
     return _parse_cells(lines, mark, path)
 
 
-def _parse_cells(
-    lines: Sequence[Sequence[str]], mark: str, path: Path
-) -> tuple[list[dict[str, Any]], int]:
+def _parse_cells(lines: Sequence[Sequence[str]], mark: str, path: Path) -> tuple[list[Values], int]:
     header = [name.strip() for name in lines[0]]
-    rows: list[dict[str, Any]] = []
+    rows: list[Values] = []
     skipped, full = 0, True
     for line in lines[1:]:
         cells = [cell.strip() for cell in line]
@@ -425,7 +423,7 @@ def _pivot_rows(rows: Rows) -> Rows:
         return rows
     if not any(find_series_name(str(row.get(tag))) for row in rows):
         return rows
-    made: dict[tuple[Any, ...], dict[str, Any]] = {}
+    made: dict[tuple[Any, ...], Values] = {}
     for row in rows:
         rest = {key: row[key] for key in row if key.lower() in {"step", *_RUN} and key != tag}
         made.setdefault(tuple(rest.items()), rest)[str(row.get(tag))] = row.get(lower["value"])

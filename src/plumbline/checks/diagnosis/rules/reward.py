@@ -63,7 +63,8 @@ def find_dead_part(history: History) -> Iterator[Finding]:
         if (
             len(values) < DEAD_PART_ENOUGH
             or np.ptp(values) > FLAT
-            or _part_spread(history, name) > FLAT
+            # a mean may stand still by chance
+            or max(history[f"reward_std/{name}"].finite_values, default=0.0) > FLAT
         ):
             continue
         value = float(values[0])
@@ -92,11 +93,6 @@ def find_dead_part(history: History) -> Iterator[Finding]:
 def _part_values(history: History, name: str) -> np.ndarray:
     values = history.parts[name].finite_values
     return values if len(values) else np.zeros(1)
-
-
-def _part_spread(history: History, name: str) -> float:
-    """The largest spread within a step, where that is logged: a mean may stand still by chance."""
-    return max(history[f"reward_std/{name}"].finite_values, default=0.0)
 
 
 PARTS_OPPOSE_SURE = 5.0

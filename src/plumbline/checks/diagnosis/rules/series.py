@@ -221,7 +221,7 @@ def _dead_steps(history: History) -> tuple[np.ndarray, list[str]]:
     if history.kind == "rl" and "entropy" not in names:
         found &= ("grad_norm" in names) & (
             _steps_with_spread(history, loss.steps)
-            if _has_logged_spread(history)
+            if len(history["frac_reward_zero_std"]) or len(history["reward_std"])
             else _is_regular(found)
         )
         found &= is_every_step(loss)
@@ -247,11 +247,6 @@ def _dead_steps(history: History) -> tuple[np.ndarray, list[str]]:
         ):
             found[step] = False
     return found, names
-
-
-def _has_logged_spread(history: History) -> bool:
-    """Whether it is logged if rewards differ within groups."""
-    return len(history["frac_reward_zero_std"]) > 0 or len(history["reward_std"]) > 0
 
 
 def _steps_with_spread(history: History, steps: np.ndarray) -> np.ndarray:

@@ -223,7 +223,7 @@ def _equal_rewards_finding(
             ("alike-in-batch" if mixed else "alike", full or not varies or apart),
             (
                 "tells-nothing-apart",
-                not apart and (varies or _rewards_differ_anywhere(history)),
+                not apart and (varies or rewards_differ(history) or _has_spread(history)),
             ),
             ("not-trained", equal or mixed or varies or _has_no_spread(history)),
         )
@@ -319,11 +319,6 @@ def _has_spread(history: History) -> bool:
     """Whether a deviation of rewards is logged."""
     spread = history["reward_std"].finite_values
     return len(spread) > 0 and median(spread) > EQUAL
-
-
-def _rewards_differ_anywhere(history: History) -> bool:
-    """Whether rewards do tell answers apart somewhere: of one group, or of different prompts."""
-    return rewards_differ(history) or _has_spread(history)
 
 
 def _is_chance(mask: np.ndarray) -> bool:
