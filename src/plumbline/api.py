@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from plumbline.evaluation.models import check_name, evaluate_model
 from plumbline.policies.opening import ModelOptions
 from plumbline.policies.policy import Policy, Sampler
 from plumbline.recipe import Recipe, section
-from plumbline.records import Evaluation, Example, Message, Request, Sampling, Trajectory, frozen
+from plumbline.records import Evaluation, Example, Message, Request, Sampling, Trajectory
 from plumbline.rollouts.collect import collect
 from plumbline.runs.observers import LiveView, open_trackers
 from plumbline.runs.record import RunRecord
@@ -222,7 +223,7 @@ def _name_of(function: Callable[..., Any]) -> str:
     return name
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PolicyLaws:
     """What `check_policy` measured."""
 
@@ -350,7 +351,7 @@ def _chi_square_upper_tail(statistic: float, degrees: int) -> float:
     return 0.5 * math.erfc(z / math.sqrt(2))
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class TaskLaws:
     """What `check_task` measured on one split."""
 

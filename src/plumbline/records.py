@@ -19,7 +19,6 @@ from typing import (
     Self,
     TypedDict,
     TypeVar,
-    dataclass_transform,
 )
 
 import numpy as np
@@ -45,13 +44,6 @@ Key = tuple[int | str, ...]
 copy, the turn."""
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(field,))
-def frozen(made: type | None = None, **options: bool) -> Any:
-    """Make a class a dataclass whose objects never change, and have its own attributes alone; see
-    `dataclasses.dataclass` for the options."""
-    return dataclass(made, frozen=True, slots=True, **options)
-
-
 Row = Mapping[str, Any]
 """A row of data or of records: values by their name."""
 Rows = Sequence[Row]
@@ -66,7 +58,7 @@ class Message(TypedDict):
     content: str
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
     """One question whose answer can be checked.
 
@@ -96,7 +88,7 @@ class Example:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
     """The sampling distribution by which text is drawn. A trajectory carries it, so the scorer
     cannot use another.
@@ -157,7 +149,7 @@ class Sampling:
         return sampling
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SteppedSampling(Sampling):
     """The sampling distribution of an answer that is made in a number of steps."""
 
@@ -179,7 +171,7 @@ class SteppedSampling(Sampling):
         return self.steps
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Request:
     """What is to be answered, and by which sampling distribution."""
 
@@ -191,7 +183,7 @@ class Request:
     sampling: Sampling
 
 
-@frozen(kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Transition:
     """One recorded choice: which tokens were put at which positions of a state.
 
@@ -218,7 +210,7 @@ class Transition:
     drawn evenly)."""
 
 
-@frozen(kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Trajectory:
     """Everything a policy did for one prompt: enough to score it again under other weights."""
 
@@ -268,7 +260,7 @@ Draws = Iterator[tuple[Request, Trajectory]]
 """Each request with what was drawn for it, in the order in which they end."""
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Terms:
     """The log-probabilities of recorded choices under some weights, flat, and whose they are.
 
@@ -324,7 +316,7 @@ class Terms:
         )
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """Facts that the world reports about a completion (how it parsed, what a server received); no
     judgement."""
@@ -335,7 +327,7 @@ class Outcome:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
     """A judgement: the total in [0, 1], and the named parts that it was made of.
 
@@ -360,7 +352,7 @@ class Score:
                 )
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """Why a rollout could not be judged. It is data: the run goes on, and the failure is counted
     and shown."""
@@ -380,7 +372,7 @@ class Verdict(NamedTuple):
     failure: Failure | None = None
 
 
-@frozen(kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rollout:
     """An episode and what became of it.
 
@@ -429,7 +421,7 @@ class Rollout:
         return self.verdict.score.total if self.verdict.score is not None else math.nan
 
 
-@frozen(kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Group:
     """One example and its G rollouts: compared with one another."""
 
@@ -448,7 +440,7 @@ def rollouts_of(groups: Iterable[Group]) -> list[Rollout]:
     return [rollout for group in groups for rollout in group.rollouts]
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
     """One completion of one example, judged: a row of an evaluation."""
 
@@ -480,7 +472,7 @@ def clusters_of(rows: Sequence[Judged | Example]) -> list[str] | None:
     return names if 1 < len(set(names)) < len(names) else None
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Unjudged:
     """A completion that could not be judged: it has no reward, and 0 would be a false one."""
 
@@ -491,7 +483,7 @@ class Unjudged:
     """Why: the type of the verifier's error, and what it said."""
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
     """A number that a task's evaluations put first: the mean of one part of the score."""
 
@@ -504,7 +496,7 @@ class Figure:
     """Whether the part is only ever 0 or 1; its interval is then that of a rate."""
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Headline:
     """What a task's evaluations put first, beside the nonzero rate and the mean reward, and break
     down by.
@@ -527,7 +519,7 @@ class Headline:
     """What must be read with these figures: it stands in the caption of every table."""
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
     """One picture of a replayed episode."""
 
@@ -537,7 +529,7 @@ class Frame:
     """A small JPEG."""
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Mistake:
     """One thing that an answer got wrong, as a person would say it."""
 
@@ -547,7 +539,7 @@ class Mistake:
     received: str
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
     """What one source of answers (a model, the oracle, a baseline) earned on a fixed set of
     examples."""

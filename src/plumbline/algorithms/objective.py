@@ -37,12 +37,12 @@ TRL's loss and gradient on its batches.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from plumbline.records import FloatArray, Rollout, Terms, Trajectory, frozen
+from plumbline.records import FloatArray, Rollout, Terms, Trajectory
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -67,7 +67,7 @@ def weights(lengths: Sequence[int], normaliser: Normaliser, max_tokens: int) -> 
     return np.full(len(length), 1 / max(float(length.sum()), 1.0))
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Units:
     """How terms are put together into ratios: a unit's mean is the sum of weight * term over its
     terms, by size."""
@@ -116,7 +116,7 @@ def group_units(
     return Units(of_term, weight, size, owner[first], torch.ones_like(size))
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Loss:
     """What one micro-batch contributes: the value to differentiate, and sums over its units for the
     metrics."""
@@ -131,7 +131,7 @@ class Loss:
     kl: Tensor | None = None
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Target:
     """States to score of one turn of a rollout."""
 
@@ -146,7 +146,7 @@ class Target:
     """Log-probabilities under the reference's weights, where they are asked for."""
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Batch:
     """The terms [N] of one micro-batch under the weights being trained, and what they are compared
     with."""

@@ -10,7 +10,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
@@ -20,7 +20,6 @@ import numpy as np
 from plumbline.checks.messages import find_cause, find_message, name_terms, render_message
 from plumbline.config.overrides import read_package_yaml
 from plumbline.errors import PlumblineError, RunError, UntrustedCodeError
-from plumbline.records import frozen
 
 Level = Literal["fatal", "warning", "note"]
 """fatal: the result is false, or there will be none. warning: it is likely worse than it could be.
@@ -33,7 +32,7 @@ REFUSED = "refused"
 """The code of an error that a run would end with."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that is wrong, with what says so."""
 
@@ -166,7 +165,7 @@ class Context:
 C = TypeVar("C", bound=Context)
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Check(Generic[C]):
     """A question to a context; call it for what it finds."""
 
@@ -203,7 +202,7 @@ def check(
     return lambda look: Check(name=name, look=look, moments=moments, **options)
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Examination(Generic[C]):
     """What checks found in one context."""
 
@@ -259,7 +258,7 @@ def _name_keys(finding: Finding, options: Mapping[str, str]) -> Finding:
     return replace(finding, options=options, change=change)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Edge:
     """That a finding follows from another one."""
 

@@ -13,13 +13,13 @@ at first with the variance of its rewards: where s is 0, nothing is gained but f
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from plumbline.config.overrides import read_package_yaml
 from plumbline.errors import RunError
-from plumbline.records import frozen
 from plumbline.runs.record import MOST_SECONDS, RunRecord
 
 LEAST_GAIN = 0.05
@@ -27,7 +27,7 @@ LEAST_GAIN = 0.05
 REWARDS = ("train/reward", "train/reward_std")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Offer:
     """What answers to training prompts offer to learn from; rewards in [0, 1]."""
 
@@ -48,7 +48,7 @@ class Offer:
         return max(1 - self.reward, 1e-6)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Foretold:
     """What a way gains, with an 80 % interval."""
 
@@ -62,7 +62,7 @@ class Foretold:
     """That the way began with in the runs behind this."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Coefficients:
     """Of one way, in gain.yaml."""
 
@@ -74,7 +74,7 @@ class Coefficients:
     learning_rate: float
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class GainTable:
     """gain.yaml."""
 

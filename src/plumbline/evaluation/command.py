@@ -1,7 +1,7 @@
 """What `plumbline eval` does: the task, the answers, what stands beside them, and the replays."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from plumbline.evaluation.models import baselines_of, check_name, evaluate_model
 from plumbline.evaluation.replays import check_replayable, replay_episodes
 from plumbline.policies.opening import ModelOptions
 from plumbline.recipe import TaskSection, section
-from plumbline.records import Evaluation, Example, frozen
+from plumbline.records import Evaluation, Example
 from plumbline.runs.evaluations import Replay
 from plumbline.runs.metadata import ModelMetadata
 from plumbline.runs.run import Listener
@@ -19,7 +19,7 @@ from plumbline.tasks import Progress, open_task, task_names, variants_of
 from plumbline.tasks.task import Task, gold_of
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationSpec:
     """What is evaluated, and on what."""
 
@@ -40,7 +40,7 @@ class EvaluationSpec:
     """How an endpoint draws where its options do not say; see `evaluate_model`."""
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationResult:
     """The evaluation, the oracle and the baselines on the same examples, and the replays."""
 

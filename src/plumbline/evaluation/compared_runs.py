@@ -2,7 +2,7 @@
 one before it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from plumbline.evaluation.comparison import (
 )
 from plumbline.evaluation.statistics import Interval
 from plumbline.evaluation.summary import floor_and_ceiling, reward_interval
-from plumbline.records import Evaluation, frozen
+from plumbline.records import Evaluation
 from plumbline.runs.evaluations import EvaluationKey, read_evaluation
 from plumbline.runs.lineage import (
     KeyChange,
@@ -33,7 +33,7 @@ from plumbline.runs.lineage import (
 from plumbline.runs.record import EvaluationSummary, RunRecord, read_recipe
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StageResult:
     """One evaluation of a run's last stage."""
 
@@ -51,7 +51,7 @@ class StageResult:
     ceiling: float | None = None
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedRun:
     """A run (or a single evaluation) of the table."""
 
@@ -69,7 +69,7 @@ class ComparedRun:
     """Results that cannot be read."""
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lineage:
     """Runs in order, their comparisons, and what else lies in their folders."""
 
@@ -86,7 +86,7 @@ class Lineage:
         return sum(one.paired is not None for one in self.pairings)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class EvaluationFilter:
     """Which evaluations are wanted; None is all of them."""
 

@@ -24,7 +24,7 @@ from plumbline.evaluation.statistics import (
     paired_difference,
 )
 from plumbline.evaluation.summary import EARNED, part_means
-from plumbline.records import Evaluation, Judged, clusters_of, frozen
+from plumbline.records import Evaluation, Judged, clusters_of
 from plumbline.runs.evaluations import REFERENCE
 from plumbline.runs.record import RunRecord
 
@@ -167,7 +167,7 @@ def describe_fall(before: Evaluation, after: Evaluation) -> str | None:
 Pair = tuple[Judged, Judged]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class QuantityChange:
     """One quantity of the same examples before and after."""
 
@@ -184,7 +184,7 @@ class QuantityChange:
         return self.paired.direction
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class FormShare:
     """How much of the mean difference comes from the examples whose form parts changed, and how
     much from the rest.
@@ -328,7 +328,7 @@ RULE = (
 )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PickedExample:
     """An example's answers before and after, and by which part of the rule it is shown."""
 
@@ -386,7 +386,7 @@ def select_examples(comparison: Comparison) -> list[PickedExample]:
 # say.
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pairing:
     """One evaluation against another: the paired difference, or why there is none."""
 

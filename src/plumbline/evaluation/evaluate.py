@@ -5,7 +5,7 @@ second.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from plumbline.errors import DataError
@@ -20,7 +20,6 @@ from plumbline.records import (
     Sampling,
     Unjudged,
     Verdict,
-    frozen,
 )
 from plumbline.rollouts.collect import collect
 from plumbline.rollouts.reward_workers import RewardWorkers, check_failures
@@ -35,7 +34,7 @@ SECONDS_BETWEEN = 1.0
 """Between two words about verdicts that take their time."""
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
     """Under which a policy is evaluated, as the evaluation then says."""
 

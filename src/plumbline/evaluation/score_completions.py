@@ -1,19 +1,20 @@
 """Completions from a file, judged: `plumbline score`."""
 
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from plumbline.errors import DataError
 from plumbline.evaluation.evaluate import evaluate_completions, evaluate_references
 from plumbline.evaluation.summary import summarise_with_references
-from plumbline.records import Evaluation, frozen
+from plumbline.records import Evaluation
 from plumbline.storage import read_jsonl
 from plumbline.tasks import Progress, silent
 from plumbline.tasks.task import Task
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredFile:
     """The evaluation of a file of completions, and what is said of it."""
 

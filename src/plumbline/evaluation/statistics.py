@@ -17,7 +17,7 @@ import itertools
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from statistics import NormalDist
 from typing import Any, Literal
@@ -25,7 +25,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from plumbline.records import FloatArray, IntArray, frozen
+from plumbline.records import FloatArray, IntArray
 
 TIE = 1e-9
 """Rewards that differ by less are the same: sums of parts are rounded in their last digits."""
@@ -46,7 +46,7 @@ QUANTILE = 1.959963984540054
 """The normal quantile of `LEVEL`, both sides."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Interval:
     """A mean over n examples with its 95 % interval."""
 
@@ -201,7 +201,7 @@ def pooled_interval(
     return Interval(middle, middle - half, middle + half, scatter.n)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Scatter:
     """How a mean scatters, and over how many units: clusters, or examples that are each their
     own."""
@@ -297,7 +297,7 @@ def _skewed_quantile(t: float, skewness: float) -> float:
     )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class UnitCount:
     """How many units would decide something, four times in five."""
 
@@ -403,7 +403,7 @@ def rate_interval(flags: ArrayLike, clusters: Clusters = None) -> Interval:
     return Interval(rate, min(rate, max(0.0, middle - half)), max(rate, min(1.0, middle + half)), n)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PairedDifference:
     """The mean difference of two evaluations of the same examples, its interval, and how likely
     chance alone is."""

@@ -3,7 +3,7 @@ and ceiling."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from plumbline.evaluation.evaluate import ORACLE
@@ -16,7 +16,7 @@ from plumbline.evaluation.statistics import (
     rate_interval,
     skill,
 )
-from plumbline.records import Evaluation, Figure, Headline, Judged, Values, clusters_of, frozen
+from plumbline.records import Evaluation, Figure, Headline, Judged, Values, clusters_of
 
 NONZERO, REWARD = "nonzero_rate", "mean_reward"
 # -- figures ---------------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ def part_means(rows: Sequence[Judged]) -> dict[str, Interval]:
 STRICT, LENIENT, EXACT = "strict", "lenient", "exact"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class RescuedAnswers:
     """Answers that strict parsing scores as 0 although they earn something, and those whose content
     is right."""

@@ -14,12 +14,12 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from plumbline.config.imports import check_installed, own_folders
 from plumbline.errors import EngineError, PlumblineError, StorageError
 from plumbline.jobs.job import JobSpec, SentJob
-from plumbline.records import frozen
 from plumbline.storage import clear_os_errors, one_line, open_regular, read_bytes, read_text
 from plumbline.version import __version__
 
@@ -36,7 +36,7 @@ QUIET = (
 )
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class State:
     """What the engine says of a job."""
 

@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir, suppress
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,7 +31,6 @@ from plumbline.config.imports import check_installed, extras, needs_of, own_fold
 from plumbline.errors import DataError, RunError, StorageError
 from plumbline.jobs.job import JobSpec
 from plumbline.recipe import Recipe, find_recipe
-from plumbline.records import frozen
 from plumbline.runs.remote import is_address
 from plumbline.storage import read_text
 from plumbline.version import __version__
@@ -48,7 +48,7 @@ PIP_SECONDS = 120
 UNCHECKED = "to send it all the same, add --no-preflight"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Package:
     """The files of a working directory that would be sent."""
 
@@ -157,7 +157,7 @@ def list_package(folder: Path, excludes: Sequence[str] = ()) -> Package:
 # -- what is wrong ---------------------------------------------------------------------------------
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Examination:
     """What was found of a job."""
 

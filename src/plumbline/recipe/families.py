@@ -8,7 +8,7 @@ over in silence, so it is an error that names its owner.
 
 import copy
 from collections.abc import Iterator, Mapping
-from dataclasses import field, fields, make_dataclass
+from dataclasses import dataclass, field, fields, make_dataclass
 from functools import cache, partial
 from keyword import iskeyword
 from typing import Any
@@ -19,7 +19,7 @@ from plumbline.config.imports import import_named, import_own, is_allowed
 from plumbline.config.section import Section
 from plumbline.errors import RecipeError
 from plumbline.recipe.sections import ModelSection, Recipe
-from plumbline.records import Sampling, Values, frozen
+from plumbline.records import Sampling, Values
 
 FAMILIES = ("autoregressive", "masked", "slots", "flow")
 """The families of `plumbline.policies`; `module:Class` is one of yours."""
@@ -31,7 +31,7 @@ ABILITIES: Mapping[str, str] = {
 """Methods of a policy that not every family has, and what of a recipe asks for each."""
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FamilyOptions:
     """What a family of models reads of a recipe."""
 

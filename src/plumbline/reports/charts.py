@@ -15,12 +15,12 @@ from itertools import pairwise
 import numpy as np
 
 from plumbline.evaluation.statistics import Interval
-from plumbline.records import BoolArray, FloatArray, IntArray, frozen
+from plumbline.records import BoolArray, FloatArray, IntArray
 from plumbline.reports.format_numbers import format_interval, format_metric, is_finite
 from plumbline.reports.templating import format_coordinate, render_template
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Scale:
     """A linear map from values to coordinates."""
 
@@ -191,7 +191,7 @@ CHARACTER = 6.4
 """Rough width of a character of an axis label; labels are placed with it, never cut."""
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Line:
     """A line over steps, or without `joined` faint dots; `band` is the half-width [n] of an
     interval around it."""
@@ -205,7 +205,7 @@ class Line:
     joined: bool = True
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Points:
     """Evaluations: a mark with its interval at each step, joined by a thin line."""
 
@@ -216,7 +216,7 @@ class Points:
     shape: str = "circle"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Level:
     """A horizontal line with a name: the floor, the ceiling."""
 
@@ -228,7 +228,7 @@ class Level:
 Layer = Line | Points | Level
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Size:
     """Width, height and the space for labels at the right, in units of the view box."""
 
@@ -448,7 +448,7 @@ WIDTH = 420
 ROW = 30
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Mark:
     """A dot with its interval; `name` is what its tooltip calls it."""
 

@@ -6,7 +6,7 @@ The figures beside the baselines and the oracle, by stratum, and by kind. What t
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from plumbline.evaluation.inspect_log import check_log, write_log
 from plumbline.evaluation.replays import RULE
 from plumbline.evaluation.statistics import Interval
 from plumbline.evaluation.summary import ACCURACY, REWARD, RIGHT, summarise_with_references
-from plumbline.records import frozen
 from plumbline.reports import page_sections
 from plumbline.reports.table_formats import Cell, Column, Row, Table, read_interval
 from plumbline.reports.templating import PageSection, is_page, render_page, render_section
@@ -287,7 +286,7 @@ def evaluation_page(summary: Summary, replays: Sequence[Replay] = ()) -> str:
     return render_page(f"{title} · Plumbline", sections)
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outputs:
     """What is wanted of an evaluation; refused before anything is evaluated if it cannot be had."""
 

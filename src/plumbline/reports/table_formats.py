@@ -9,6 +9,7 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from rich.box import SIMPLE_HEAD
@@ -17,7 +18,6 @@ from rich.text import Text
 
 from plumbline.errors import make_visible, to_visible_line
 from plumbline.evaluation.statistics import Interval
-from plumbline.records import frozen
 from plumbline.reports import templating
 from plumbline.reports.format_numbers import (
     DASH,
@@ -37,7 +37,7 @@ TERMINAL = {"head": "bold", "reference": "dim"}
 """How rows that are set apart look in a terminal."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Column:
     """A heading for people, a key for the CSV, and what the cells are."""
 
@@ -103,7 +103,7 @@ COMMON = {
 """Columns of several tables, which name them by their keys."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Row:
     """Cells in the order of the columns; `style` sets a row apart (`reference`, `head`)."""
 
@@ -111,7 +111,7 @@ class Row:
     style: str = ""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Table:
     """Rows under typed columns.
 

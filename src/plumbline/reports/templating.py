@@ -6,6 +6,7 @@ import hashlib
 import html as markup
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -15,7 +16,6 @@ from plumbline.config.imports import import_needed
 from plumbline.errors import make_visible, to_visible_line
 from plumbline.evaluation import comparison
 from plumbline.evaluation.statistics import skill
-from plumbline.records import frozen
 from plumbline.reports import format_numbers
 from plumbline.storage import dumps, open_regular
 
@@ -40,7 +40,7 @@ MINUS = re.compile(r"(?<=[ (\[>])-(?=\d)")
 RELATION = re.compile(r"\b([np]) ([=<]) (?=\d)")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PageSection:
     """A part of the page: its anchor, its heading (none for the top), and its HTML."""
 
@@ -49,7 +49,7 @@ class PageSection:
     body: str
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChartFigure:
     """A chart with its caption."""
 

@@ -7,12 +7,12 @@ examples, or clusters, would tell. On few examples it says that this is a trial.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from plumbline.errors import IncomparableError
 from plumbline.evaluation.comparison import Comparison, QuantityChange, describe_trial
 from plumbline.evaluation.statistics import count_units_within
-from plumbline.records import frozen
 from plumbline.reports.format_numbers import (
     format_count,
     format_fixed,
@@ -31,7 +31,7 @@ MARGIN = 0.02
 MOVED = {"fall": "fell", "rise": "rose", "same": "did not change"}
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The sentence, the reason (may be empty), and what kind of result it is."""
 

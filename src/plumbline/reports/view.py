@@ -28,7 +28,7 @@ from plumbline.evaluation.comparison import (
 from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.statistics import TIE, Interval
 from plumbline.evaluation.summary import reward_interval, summarise
-from plumbline.records import Evaluation, Headline, Values, frozen, group_by_key
+from plumbline.records import Evaluation, Headline, Values, group_by_key
 from plumbline.runs.evaluations import INDEX, REFERENCE, EvaluationKey, Replay, read_replays
 from plumbline.runs.record import STAGES, RunRecord, order_stages
 from plumbline.runs.run import QUIET
@@ -47,7 +47,7 @@ WORK = {
 """What people call a kind of work whose seconds are recorded."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Bounds:
     """What the baselines and the oracle earn on the same examples."""
 

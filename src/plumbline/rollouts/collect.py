@@ -19,7 +19,6 @@ from plumbline.records import (
     Rollout,
     Sampling,
     Trajectory,
-    frozen,
     rollouts_of,
 )
 from plumbline.rollouts.reward_workers import RewardWorkers, check_failures
@@ -56,7 +55,7 @@ def collect(
     )
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class TaskPart:
     """What is collected of one task: see `collect`."""
 

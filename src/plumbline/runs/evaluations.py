@@ -14,7 +14,7 @@ A folder without an index is not whole, and reads as nothing.
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -28,7 +28,6 @@ from plumbline.records import (
     Mistake,
     Unjudged,
     Values,
-    frozen,
 )
 from plumbline.storage import (
     SMALL,
@@ -47,7 +46,7 @@ REFERENCE = "reference"
 """The stage of the oracle's and the baselines' evaluations; their mode is their name."""
 
 
-@frozen(order=True)
+@dataclass(frozen=True, slots=True, order=True)
 class EvaluationKey:
     """Which evaluation of a run: `rl@000040.val.greedy` inside training, `rl.test.sampled` after a
     stage; in a run of several tasks `rl.TASK.test.sampled`.
@@ -296,7 +295,7 @@ def _headline(values: Values | None) -> Headline | None:
 # -- replays ---------------------------------------------------------------------------------------
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
     """One episode again: what its answer got wrong, and pictures of it."""
 

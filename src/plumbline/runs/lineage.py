@@ -11,6 +11,7 @@ one in force, and an event says from which step on, and what stood there before.
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 from plumbline.errors import DataError, PlumblineError, RunError
 from plumbline.recipe import Recipe, differences, value_differences
 from plumbline.recipe.sections import NO_RESULT
-from plumbline.records import frozen, group_by_key
+from plumbline.records import group_by_key
 from plumbline.runs import output_guard
 from plumbline.runs.metadata import ModelMetadata
 from plumbline.runs.record import RunRecord
@@ -184,7 +185,7 @@ def _describe_folder(folder: Path, inside: Sequence[Path]) -> str:
 # -- what each began from --------------------------------------------------------------------------
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Origin:
     """What a run's first stage began from."""
 

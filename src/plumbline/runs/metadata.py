@@ -8,7 +8,7 @@ those prompts is refused.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,13 +17,12 @@ from pydantic import TypeAdapter
 from plumbline.config.imports import note_file_text
 from plumbline.errors import DataError, RecipeError
 from plumbline.recipe import TaskName, TaskSection, explain_foreign_key, options_as_written, section
-from plumbline.records import frozen
 from plumbline.storage import one_line, read_object
 
 METADATA = "plumbline.json"
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelMetadata:
     """Where a model came from."""
 

@@ -10,11 +10,12 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
 from typing import TypeVar
 
 from plumbline.errors import DataError, PlumblineError
-from plumbline.records import Example, Score, frozen
+from plumbline.records import Example, Score
 from plumbline.storage import shorten
 from plumbline.tasks.task import Task
 
@@ -54,7 +55,7 @@ class NoAnswer(BaseException):
     """The time is up; no `except Exception` of a verifier's takes it for its own."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Case:
     """A text that is tried as the answer to an example; `kind` says where it is from."""
 
@@ -93,7 +94,7 @@ BETTER = 0.02
 """By what a completion must earn more than the label in it."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Label:
     """A gold column that holds labels: what its texts earn, and what completions earn that contain
     them."""

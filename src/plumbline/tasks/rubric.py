@@ -8,11 +8,12 @@ version.
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from plumbline.records import Score, frozen
+from plumbline.records import Score
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Part:
     """One named part: its weight and, for people, what it asks for."""
 
@@ -21,7 +22,7 @@ class Part:
     pays_for: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Rubric:
     """Weighted parts that pay (with the weight 0 nothing), and parts of form that take away a share
     of what was paid.

@@ -1,15 +1,16 @@
 """A task of a run with its examples: what it is trained on and what it is evaluated on."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from plumbline.recipe import Recipe
-from plumbline.records import Example, frozen
+from plumbline.records import Example
 from plumbline.tasks.task import Task
 
 Splits = Mapping[str, Sequence[Example]]
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskData:
     """A task of a run with its examples, and what its stages are evaluated on."""
 

@@ -12,7 +12,7 @@ import numpy as np
 from plumbline.checks.check import Context
 from plumbline.errors import DataError, RewardError
 from plumbline.evaluation.statistics import Clusters, Interval
-from plumbline.records import Failure, Outcome, Score, Verdict, clusters_of, frozen, group_by_key
+from plumbline.records import Failure, Outcome, Score, Verdict, clusters_of, group_by_key
 from plumbline.rollouts.reward_workers import RewardWorkers
 from plumbline.tasks import Progress
 from plumbline.tasks.cases import Case, Label, NoAnswer, judge_case, limit_time
@@ -30,7 +30,7 @@ Group = tuple[str, ...]
 DAMAGED, HOSTILE, ANYTHING = ("damaged",), ("hostile",), ("anything",)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class CaseVerdict:
     """A text, and its score or why it has none."""
 
@@ -56,7 +56,7 @@ Found = tuple[float, Mapping[str, float | None]] | str
 """Total and parts, or why there are none."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ChangedVerdicts:
     """Verdicts that came out otherwise under one condition."""
 
@@ -71,7 +71,7 @@ class ChangedVerdicts:
     """Whether the verifier sets an alarm."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Cheat:
     """The best answer that knows nothing."""
 

@@ -2,7 +2,7 @@
 wrote."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from plumbline.checks.diagnosis.history import Sample
 from plumbline.checks.diagnosis.readers.completions import read_completions
 from plumbline.errors import DataError
 from plumbline.evaluation.statistics import Interval, mean_interval
-from plumbline.records import Example, frozen, group_by_key
+from plumbline.records import Example, group_by_key
 from plumbline.tasks import Progress, silent
 from plumbline.tasks.cases import Case
 from plumbline.tasks.task import Task
@@ -28,7 +28,7 @@ SHOWN = 3
 """Answers that are quoted."""
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RescoredAnswers:
     """Stored answers with what a reward says of them now."""
 

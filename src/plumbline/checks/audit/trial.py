@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ from plumbline.errors import DataError, RecipeError
 from plumbline.evaluation.command import records_folder
 from plumbline.evaluation.statistics import mean_interval
 from plumbline.recipe import list_recipe_names, load_recipe, task_section
-from plumbline.records import Example, frozen
+from plumbline.records import Example
 from plumbline.storage import read_object
 from plumbline.tasks import Progress, open_task, silent, task_names, variants_of
 from plumbline.tasks.cases import (
@@ -71,7 +71,7 @@ NONSENSE = "}{]["
 STYLES = {"fatal": "bold red", "warning": "yellow", "note": "dim"}
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trial(Examination[ScoringRunner]):
     """What a trial of a reward found."""
 

@@ -33,7 +33,7 @@ from plumbline.evaluation.statistics import (
     scatter_of,
 )
 from plumbline.recipe.decision_rules import Condition
-from plumbline.records import Evaluation, Judged, Rows, frozen
+from plumbline.records import Evaluation, Judged, Rows
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.record import STAGES, RunRecord
 
@@ -43,7 +43,7 @@ Measured = tuple[Mapping[str, float], ...]
 """The values of a metric by example, a mapping for each task."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Estimate:
     """A figure with its interval, and how it scatters over examples and over seeds."""
 
@@ -451,7 +451,7 @@ def _pool_estimate(
     return Estimate(pooled_interval(strata, seeds, clusters), scatter, over_seeds, count, unit)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class VerdictFigure:
     """A figure that a verdict rests on."""
 
@@ -472,7 +472,7 @@ class VerdictFigure:
         return cls(metric, step, kind, one.mean, one.low, one.high, one.n, estimate.seeds)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ConditionVerdict:
     """What the evidence says of a condition."""
 

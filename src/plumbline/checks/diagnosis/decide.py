@@ -9,7 +9,7 @@ where one of them is not decided, nothing after it is. Where branches say how we
 import os
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,6 @@ from plumbline.errors import IncomparableError, RecipeError, RunError
 from plumbline.evaluation.statistics import Interval
 from plumbline.recipe import Recipe, differences, load_recipe
 from plumbline.recipe.decision_rules import Change, Condition, DecideSection, Question
-from plumbline.records import frozen
 from plumbline.runs.lineage import is_other_seed
 from plumbline.runs.record import RunRecord
 from plumbline.storage import dumps, file_begins_with, write_text
@@ -44,7 +43,7 @@ UNSAID = frozenset({"name", "description", "decide"})
 """What every next recipe has of its own."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class QuestionAnswer:
     """To one question."""
 
@@ -57,7 +56,7 @@ class QuestionAnswer:
     verdict: ConditionVerdict
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Decision:
     """What the evidence says to do next."""
 

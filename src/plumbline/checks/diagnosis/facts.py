@@ -2,6 +2,7 @@
 scale."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from plumbline.checks.diagnosis.trends import (
     measure_shift,
     median,
 )
-from plumbline.records import BoolArray, FloatArray, IntArray, frozen, group_by_key
+from plumbline.records import BoolArray, FloatArray, IntArray, group_by_key
 
 EQUAL = 1e-6
 """Rewards that differ by less are equal: float32 leaves about 1e-7 between sums."""
@@ -131,7 +132,7 @@ ENDS = 2
 """Steps at a rate of 0 that a warmup or a decay ends in."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Spent:
     """What of the steps, and of the time, taught something: RL learns from groups whose rewards
     differ."""

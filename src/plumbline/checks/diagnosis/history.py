@@ -35,12 +35,12 @@ from typing import Any, Literal
 import numpy as np
 
 from plumbline.checks.check import Context
-from plumbline.records import Evaluation, FloatArray, IntArray, frozen
+from plumbline.records import Evaluation, FloatArray, IntArray
 
 Kind = Literal["rl", "sft"]
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Series:
     """The logged values of one name: steps [n], ascending, and values [n], which may be NaN or
     infinite."""
@@ -93,7 +93,7 @@ class Series:
 EMPTY = Series(np.array([], dtype=np.int64), np.array([]))
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Sample:
     """A stored completion of training."""
 
@@ -115,7 +115,7 @@ class Sample:
     """Numbers that were stored with it and are no part of the reward."""
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Final:
     """An evaluation before or after training, or of the oracle or a baseline."""
 

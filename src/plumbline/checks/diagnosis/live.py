@@ -7,7 +7,7 @@ completions those of the first and of the last steps are kept.
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,7 +26,7 @@ from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.errors import RecipeError
 from plumbline.recipe import Recipe
 from plumbline.recipe.decision_rules import ChecksSection
-from plumbline.records import Row, Rows, frozen
+from plumbline.records import Row, Rows
 from plumbline.runs.run import Run
 
 LIVE = tuple(check for check in CHECKS if "during" in check.moments)
@@ -38,7 +38,7 @@ HALF = 500
 its end."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Look:
     """What came of a look."""
 

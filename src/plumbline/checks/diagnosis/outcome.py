@@ -1,7 +1,7 @@
 """What came of a stage: its reward, pairs or loss, from first to last, and whether that is better
 than at first."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -14,7 +14,7 @@ from plumbline.checks.diagnosis.trends import (
     median,
 )
 from plumbline.evaluation.statistics import Interval
-from plumbline.records import FloatArray, IntArray, frozen
+from plumbline.records import FloatArray, IntArray
 
 ENOUGH, ENOUGH_MEANS = 12, 5
 """Logged rows, from which on an interval is believed: of one step each, and of means over several
@@ -34,7 +34,7 @@ Verdict = Literal["too-few", "rose", "fell", "still", "open"]
 PAIRS: tuple[Name, ...] = ("accuracy", "margin")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class RewardOutcome:
     """The last third of the logged steps against the first, or against the first tenth where it
     rose at once."""

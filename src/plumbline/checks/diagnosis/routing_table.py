@@ -11,7 +11,7 @@ routes:
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from plumbline.errors import RunError
 from plumbline.evaluation.comparison import compare
 from plumbline.evaluation.statistics import Interval
 from plumbline.evaluation.summary import reward_interval
-from plumbline.records import Evaluation, frozen
+from plumbline.records import Evaluation
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.record import STAGES, RunRecord
 from plumbline.runs.remote import portable_path
@@ -31,7 +31,7 @@ VERSION = 1
 HEAD = "# Written by `plumbline route`: which model does which job.\n"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class RouteCandidate:
     """A model that could do a job."""
 
@@ -51,7 +51,7 @@ class RouteCandidate:
         return Interval(self.mean, self.low, self.high, self.n)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Route:
     """Who does a job."""
 
@@ -63,7 +63,7 @@ class Route:
     candidates: tuple[RouteCandidate, ...] = ()
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class RoutingTable:
     """A model for each job."""
 

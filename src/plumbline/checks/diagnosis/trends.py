@@ -1,12 +1,13 @@
 """Numbers that say whether a series rose, fell or stayed, under the noise that it has."""
 
 from collections.abc import Sequence, Sized
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
 from plumbline.evaluation.statistics import Interval, t_quantile
-from plumbline.records import BoolArray, FloatArray, IntArray, frozen
+from plumbline.records import BoolArray, FloatArray, IntArray
 
 BLOCKS = 8
 """Means of so many stretches are compared: within a stretch neighbouring steps may depend on one
@@ -17,7 +18,7 @@ ORDERED = 2.0
 with equal ones."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Trend:
     """A straight line through the means of the stretches of a series."""
 
@@ -89,7 +90,7 @@ OUTLIER = 2.5
 hides how alike others are."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Shift:
     """The mean of the last values of a series less that of the first."""
 
@@ -296,7 +297,7 @@ walk: where neighbours are that alike, both are what a fall may be by chance, an
 counts."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Fall:
     """The last stretch of a series below the best one before it."""
 

@@ -7,13 +7,14 @@ stopped holding in between.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from plumbline.checks.diagnosis.conditions import Evidence, RunFigures, judge_condition
 from plumbline.checks.diagnosis.live import TrainingStage
 from plumbline.recipe import Recipe
 from plumbline.recipe.decision_rules import Condition, WatchRule
-from plumbline.records import Row, frozen
+from plumbline.records import Row
 from plumbline.runs.record import RunRecord
 from plumbline.runs.run import Run
 
@@ -24,7 +25,7 @@ EVENT = "watch"
 """The kind of a rule's events, and the key of what a stage remembers of them."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class RuleFinding:
     """What a rule found at a step."""
 
@@ -48,7 +49,7 @@ class RuleFinding:
         return {"rule": self.rule, "reason": self.reason, "expected": self.expected}
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class RuleHistory:
     """What became of a rule in a run, for the report."""
 

@@ -21,7 +21,7 @@ from plumbline.errors import DataError, ModelError, PlumblineError, UntrustedCod
 from plumbline.policies.model_files import has_tokenizer, is_adapter, is_gguf
 from plumbline.policies.opening import NEEDED, find_model_folder
 from plumbline.recipe import Recipe
-from plumbline.records import Message, frozen
+from plumbline.records import Message
 from plumbline.runs.remote import local_model
 from plumbline.tasks import open_task
 from plumbline.tasks.jsonl.task import open_rows
@@ -40,7 +40,7 @@ MEASURED = 400
 """Examples whose lengths are taken."""
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPrompts:
     """What a run would ask of one of its tasks, in figures."""
 

@@ -17,12 +17,13 @@ the texts have counts for nothing.
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from plumbline.checks.check import Finding, Level, check, describe_refusal
 from plumbline.checks.preflight.before import BeforeRun
 from plumbline.checks.refusals import catch_error, check_disjoint, check_start_model
 from plumbline.policies.opening import find_model_path
-from plumbline.records import Example, frozen
+from plumbline.records import Example
 from plumbline.tasks.task_data import TaskData
 
 MOST = 50_000
@@ -181,7 +182,7 @@ instruction."""
 _WORD = re.compile(r"\w+")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class NearPair:
     """Two texts that are nearly the same, by their places."""
 

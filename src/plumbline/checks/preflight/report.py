@@ -5,7 +5,7 @@ with."""
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,6 @@ from plumbline.policies.downloads.get import ENTRIES, megabytes
 from plumbline.policies.model_files import is_gguf
 from plumbline.policies.opening import find_model_folder, is_hub_name, needed_packages
 from plumbline.recipe import Recipe, find_recipe, load_recipe
-from plumbline.records import frozen
 from plumbline.runs import output_guard
 from plumbline.runs.remote import folder_for, join_address
 from plumbline.runs.run import RUN
@@ -55,7 +54,7 @@ NAMES = {RecipeError: "recipe", DataError: "data", ModelError: "model"}
 """What a finding is called that is an error which a run would end with."""
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Preflight(Examination[BeforeRun]):
     """What was found before a run."""
 
@@ -96,7 +95,7 @@ class Preflight(Examination[BeforeRun]):
         return {"fatal": self.fatal, "stages": [stage]}
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DryRun(Preflight):
     """The same, and what the run would do and need."""
 

@@ -2,6 +2,7 @@
 without loading any."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,10 @@ import yaml
 
 from plumbline.policies.opening import find_model_folder
 from plumbline.recipe import TinySection
-from plumbline.records import frozen
 from plumbline.storage import read_object, read_text
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Shapes:
     """Sizes of a decoder of the Llama family (Llama, Mistral, Qwen: attention, gated feed-forward,
     RMS norms)."""

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
 from itertools import chain
@@ -18,7 +19,7 @@ import numpy as np
 
 from plumbline.config.imports import check_reach, import_needed
 from plumbline.errors import DataError
-from plumbline.records import Values, frozen
+from plumbline.records import Values
 from plumbline.runs.hub import check_hub, is_cached
 from plumbline.storage import (
     BOM,
@@ -38,7 +39,7 @@ from plumbline.storage import (
 HUB = "hf://"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Foreign:
     """A value of a column that JSON has no form for, and so no record."""
 

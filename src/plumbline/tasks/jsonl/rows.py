@@ -8,6 +8,7 @@ and which ones do depends on their text and the seed and not on their order in t
 import json
 import re
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from string import Formatter
@@ -18,7 +19,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from plumbline.config.imports import module_names
 from plumbline.errors import DataError
 from plumbline.recipe import Section, section
-from plumbline.records import Example, Message, Row, Rows, Values, frozen
+from plumbline.records import Example, Message, Row, Rows, Values
 from plumbline.seeds import derive
 from plumbline.storage import clear_read_errors, dumps
 from plumbline.tasks.jsonl.columns import (
@@ -176,7 +177,7 @@ def read_options(values: Mapping[str, Any]) -> JsonlOptions:
 # -- rows ------------------------------------------------------------------------------------------
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Records:
     """The examples by split, and what the user should know of them."""
 
@@ -187,7 +188,7 @@ class Records:
     """Of no split, because others have a gold answer."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Row:
     """An example, the file and line that it is from, its prompt's hash, and why it has no gold
     answer."""

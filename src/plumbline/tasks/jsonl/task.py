@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 
 from plumbline.config.imports import is_allowed
 from plumbline.errors import DataError, RewardError
-from plumbline.records import Example, Outcome, Score, frozen
+from plumbline.records import Example, Outcome, Score
 from plumbline.storage import clear_read_errors
 from plumbline.tasks import Progress
 from plumbline.tasks.baselines import WITH_GOLD, WITHOUT_GOLD
@@ -649,7 +649,7 @@ _READINGS: dict[str, Callable[[Any], Any]] = {
 """Ways to read a column that a function may be written for."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class GoldGuess:
     """A column, or a template of columns, and what its texts earn as answers."""
 

@@ -7,11 +7,10 @@ way (`$ref`, `allOf`) has no typed coercion, and nothing can go wrong there.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from plumbline.errors import DataError
-from plumbline.records import frozen
 from plumbline.tasks.text.numbers import read_number, without_accents
 
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -46,7 +45,7 @@ NULL_WORDS = frozenset(
 )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Schema:
     """What is expected at one place of a document. Build it with `Schema.from_json`; `Schema()`
     expects nothing.

@@ -16,9 +16,9 @@ import html
 import json
 import re
 from collections.abc import Set
+from dataclasses import dataclass
 from typing import Any
 
-from plumbline.records import frozen
 from plumbline.tasks.text.json_schema import ANYTHING, coerce
 from plumbline.tasks.text.json_schema import Schema as Schema
 from plumbline.tasks.text.json_search import find, valid_at
@@ -103,7 +103,7 @@ def order_repairs(names: Set[str]) -> tuple[str, ...]:
     return tuple(sorted(names, key=_RANK.__getitem__))
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Reading:
     """What was read from a text, and how."""
 

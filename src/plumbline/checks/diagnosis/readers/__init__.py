@@ -2,6 +2,7 @@
 `READERS`."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from plumbline.checks.diagnosis.history import History
@@ -18,11 +19,10 @@ from plumbline.checks.diagnosis.readers import (
 from plumbline.checks.diagnosis.readers.logs import add_completions
 from plumbline.checks.diagnosis.readers.rows import MOST_RUNS, SeveralRunsError, take_only
 from plumbline.errors import DataError
-from plumbline.records import frozen
 from plumbline.storage import open_regular
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Reader:
     """A kind of record."""
 

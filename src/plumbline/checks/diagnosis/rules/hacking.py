@@ -4,7 +4,7 @@ worse."""
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from plumbline.checks.diagnosis.trends import (
     kendall_z,
     max_magnitude,
 )
-from plumbline.records import FloatArray, frozen
+from plumbline.records import FloatArray
 
 Steps = dict[int, list[Sample]]
 ENOUGH = 12
@@ -95,7 +95,7 @@ BAND = 0.2
 onset."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Sign:
     """A signal of the texts that went the wrong way."""
 
@@ -156,7 +156,7 @@ def find_reward_hacking(history: History) -> Iterator[Finding]:
 # -- what says what is right -----------------------------------------------------------------------
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Correctness:
     """What says what is right, and what is to be called still beside the rise of the reward."""
 
