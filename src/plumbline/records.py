@@ -44,6 +44,13 @@ Key = tuple[int | str, ...]
 copy, the turn."""
 
 
+Row = Mapping[str, Any]
+"""A row of data or of records: values by their name."""
+Rows = Sequence[Row]
+Values = dict[str, Any]
+"""What JSON has as an object, by name."""
+
+
 class Message(TypedDict):
     """One turn of a chat."""
 

@@ -64,6 +64,16 @@ class Finding:
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     """What the trainer whose log it is calls keys of a recipe; empty where they are a recipe's."""
 
+    def __post_init__(self) -> None:
+        """What numpy calculated becomes plain numbers, as JSON and sentences have them."""
+        plain = {
+            name: value.item() if isinstance(value, np.generic) else value
+            for name, value in self.evidence.items()
+        }
+        object.__setattr__(self, "evidence", plain)
+        if self.since is not None:
+            object.__setattr__(self, "since", int(self.since))
+
     @property
     def what(self) -> str:
         """What was found, in a sentence; of one of several tasks with its name before it."""

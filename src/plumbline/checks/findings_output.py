@@ -19,7 +19,7 @@ from plumbline.checks.diagnosis.facts import measure_spent
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.outcome import measure_outcome
 from plumbline.errors import DataError
-from plumbline.records import group_by_key
+from plumbline.records import Values, group_by_key
 
 COLOURS: dict[Level, str] = {"fatal": "bold red", "warning": "yellow", "note": "cyan"}
 _STYLES = {str(level): colour for level, colour in COLOURS.items()} | {"error": COLOURS["fatal"]}
@@ -97,7 +97,7 @@ def render_findings(
         )
 
 
-def findings_to_json(examined: Sequence[Examination[History]]) -> dict[str, Any]:
+def findings_to_json(examined: Sequence[Examination[History]]) -> Values:
     """The same as JSON values."""
     return {
         "fatal": any(one.fatal for one in examined),
@@ -160,7 +160,7 @@ def render_run_lines(runs: Runs) -> Iterator[Text]:
     yield Text("all of one: plumbline check FOLDER/NAME", style="dim")
 
 
-def runs_to_json(runs: Runs) -> dict[str, Any]:
+def runs_to_json(runs: Runs) -> Values:
     """The same as JSON values, with all that was found in each."""
     values = {
         name: {"error": run.cause, "fix": run.fix}
@@ -171,13 +171,13 @@ def runs_to_json(runs: Runs) -> dict[str, Any]:
     return {"fatal": any(one.get("fatal", False) for one in values.values()), "runs": values}
 
 
-def finding_to_json(finding: Finding) -> dict[str, Any]:
+def finding_to_json(finding: Finding) -> Values:
     """A finding as JSON values: its codes and figures, and the sentences that they make."""
     causes = [
         {"code": code, "text": text}
         for code, text in zip(finding.causes, finding.explain_causes(), strict=True)
     ]
-    values: dict[str, Any] = _replace_nonfinite(asdict(finding))
+    values: Values = _replace_nonfinite(asdict(finding))
     del values["options"]
     return values | {"what": finding.what, "causes": causes, "fix": finding.fix}
 
@@ -190,7 +190,7 @@ def finding_from_json(values: Mapping[str, Any]) -> Finding:
     """
     known = {one.name for one in fields(Finding)} - {"causes"}
     causes = tuple(one["code"] for one in values["causes"])
-    given: dict[str, Any] = {
+    given: Values = {
         name: tuple(one) if isinstance(one, list) else one for name, one in values.items()
     }
     finding = Finding(**{name: given[name] for name in known & given.keys()}, causes=causes)

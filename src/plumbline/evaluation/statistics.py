@@ -70,6 +70,14 @@ class Interval:
         return self.low > 0 or self.high < 0
 
 
+UNMEASURED = Interval(math.nan, math.nan, math.nan, 0)
+"""Of no values."""
+
+
+def _floats(values: ArrayLike) -> FloatArray:
+    return np.asarray(values, dtype=np.float64)
+
+
 def mean(values: Sequence[float]) -> float | None:
     """The mean of plain numbers; None where there are none."""
     return sum(values) / len(values) if values else None
@@ -85,9 +93,9 @@ def mean_interval(values: ArrayLike, clusters: Clusters = None) -> Interval:
 
     An interval of rewards from 0 to 1 does not leave that range.
     """
-    array = np.asarray(values, dtype=np.float64)
+    array = _floats(values)
     if not len(array):
-        return Interval(math.nan, math.nan, math.nan, 0)
+        return UNMEASURED
     if np.isin(array, (0.0, 1.0)).all():
         return rate_interval(array, clusters)
     middle, half = float(array.mean()), _standard_error(array, clusters)
@@ -143,7 +151,7 @@ def is_surely_over(values: ArrayLike, limit: float, clusters: Clusters = None) -
     """Whether the mean of `values` [n] is over a limit, and not by chance (see `direction`): the
     one rule by which a baseline is said to earn more than it may. Fewer than 6 values never say so.
     """
-    array = np.asarray(values, dtype=np.float64)
+    array = _floats(values)
     over = paired_difference(np.full_like(array, limit), array, clusters)
     return over.direction == "rise"
 
@@ -154,7 +162,7 @@ def t_interval(values: ArrayLike) -> Interval:
 
     With n = 1 there is no interval, and its ends are NaN.
     """
-    array = np.asarray(values, dtype=np.float64)
+    array = _floats(values)
     n, mean_ = len(array), float(array.mean()) if len(array) else math.nan
     if n < 2:
         return Interval(mean_, math.nan, math.nan, n)
@@ -189,7 +197,7 @@ def pooled_interval(
     margins = [t_quantile(scatter.freedom) * scatter.error]
     margins += [(one := t_interval(group)).high - one.mean for group in seeds if len(group) > 1]
     half = math.hypot(*margins)
-    middle = float(np.mean([np.asarray(values, dtype=np.float64).mean() for values in strata]))
+    middle = float(np.mean([_floats(values).mean() for values in strata]))
     return Interval(middle, middle - half, middle + half, scatter.n)
 
 
@@ -230,7 +238,7 @@ def scatter_of(strata: Sequence[ArrayLike], clusters: Sequence[Clusters] = ()) -
     Raises:
         ValueError: there are no strata, or one is empty.
     """
-    arrays = [np.asarray(values, dtype=np.float64) for values in strata]
+    arrays = list(map(_floats, strata))
     if not arrays or not all(map(len, arrays)):
         raise ValueError("there is nothing to take the mean of")
     named = list(zip(arrays, clusters or [None] * len(arrays), strict=True))
@@ -373,10 +381,10 @@ def rate_interval(flags: ArrayLike, clusters: Clusters = None) -> Interval:
     same error: no more than there are, and no fewer than clusters of one size; the quantile is
     Student's.
     """
-    array = np.asarray(flags, dtype=np.float64)
+    array = _floats(flags)
     n = len(array)
     if not n:
-        return Interval(math.nan, math.nan, math.nan, 0)
+        return UNMEASURED
     rate, worth, quantile = float(array.mean()), float(n), QUANTILE
     if (fewest := _effective_clusters(n, clusters)) < n:
         chance = rate * (1 - rate)
@@ -439,12 +447,12 @@ def paired_difference(
     Raises:
         ValueError: the lengths differ.
     """
-    first, second = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
+    first, second = _floats(before), _floats(after)
     if first.shape != second.shape:
         raise ValueError(f"{len(first)} and {len(second)} rewards cannot be paired")
     difference = second - first
     place, _ = _counts(len(difference), clusters)
-    sums = np.asarray(np.bincount(place, weights=difference), dtype=np.float64)
+    sums = _floats(np.bincount(place, weights=difference))
     change = _interval_of_change(difference, clusters)
     return PairedDifference(
         difference=change[0],
@@ -471,7 +479,7 @@ def _interval_of_change(
     """
     n = len(difference)
     if not n:
-        return Interval(math.nan, math.nan, math.nan, 0), math.nan, NOTHING
+        return UNMEASURED, math.nan, NOTHING
     middle, error = float(difference.mean()), _standard_error(difference, clusters)
     scatter = scatter_of([difference], [clusters])
     if not np.isin(difference, (-1.0, 0.0, 1.0)).all():

@@ -16,7 +16,7 @@ from plumbline.evaluation.statistics import (
     rate_interval,
     skill,
 )
-from plumbline.records import Evaluation, Figure, Headline, Judged, clusters_of
+from plumbline.records import Evaluation, Figure, Headline, Judged, Values, clusters_of
 
 NONZERO, REWARD = "nonzero_rate", "mean_reward"
 # -- figures ---------------------------------------------------------------------------------------
@@ -108,9 +108,7 @@ def _figure(rows: Sequence[Judged], figure: Figure) -> Interval:
     return rate_interval(values, clusters)
 
 
-def summarise(
-    evaluation: Evaluation, references: Mapping[str, Evaluation] | None = None
-) -> dict[str, Any]:
+def summarise(evaluation: Evaluation, references: Mapping[str, Evaluation] | None = None) -> Values:
     """Everything that is reported of one evaluation.
 
     Args:
@@ -119,7 +117,7 @@ def summarise(
             floor and ceiling.
     """
     rows = evaluation.rows
-    summary: dict[str, Any] = {
+    summary: Values = {
         "source": evaluation.source,
         "task": evaluation.task,
         "split": evaluation.split,
@@ -154,7 +152,7 @@ def summarise(
 
 def summarise_with_references(
     evaluation: Evaluation, references: Mapping[str, Evaluation]
-) -> dict[str, Any]:
+) -> Values:
     """`summarise`, and with it every reference's figures, the baselines' limits, and the figures by
     stratum and kind.
 
@@ -218,7 +216,7 @@ def _floors(evaluation: Evaluation, references: Mapping[str, Evaluation]) -> dic
     }
 
 
-def _intervals_to_dict(intervals: Mapping[str, Interval]) -> dict[str, dict[str, Any]]:
+def _intervals_to_dict(intervals: Mapping[str, Interval]) -> dict[str, Values]:
     """Intervals as JSON values: what was not computed is null, because NaN is no JSON."""
     return {
         key: {name: None if value != value else value for name, value in asdict(interval).items()}
@@ -226,9 +224,7 @@ def _intervals_to_dict(intervals: Mapping[str, Interval]) -> dict[str, dict[str,
     }
 
 
-def floor_and_ceiling(
-    evaluation: Evaluation, references: Mapping[str, Evaluation]
-) -> dict[str, Any]:
+def floor_and_ceiling(evaluation: Evaluation, references: Mapping[str, Evaluation]) -> Values:
     """Floor (the best baseline), ceiling (the oracle), and the skill between them; None where there
     is no oracle.
 

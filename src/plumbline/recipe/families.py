@@ -19,7 +19,7 @@ from plumbline.config.imports import import_named, import_own, is_allowed
 from plumbline.config.section import Section
 from plumbline.errors import RecipeError
 from plumbline.recipe.sections import ModelSection, Recipe
-from plumbline.records import Sampling
+from plumbline.records import Sampling, Values
 
 FAMILIES = ("autoregressive", "masked", "slots", "flow")
 """The families of `plumbline.policies`; `module:Class` is one of yours."""
@@ -47,7 +47,7 @@ class FamilyOptions:
     policy: str = ""
     """The class as `module:Class`, for a family of ours."""
 
-    def defaults(self) -> dict[str, Any]:
+    def defaults(self) -> Values:
         """Every key of `model` and `sampling` that the family reads, with its path, and its
         default."""
         keys = {f"model.{name}": one.default for name, one in self.model.model_fields.items()}
@@ -95,7 +95,7 @@ def options_as_written(model: Mapping[str, Any], sampling: Mapping[str, Any]) ->
         return options_of(family)
     shared = FamilyOptions().defaults()
     sampling_keys = [key for key in sampling if _is_name(key) and f"sampling.{key}" not in shared]
-    keys: dict[str, Any] = {
+    keys: Values = {
         key: (Any, model[key]) for key in model if _is_name(key) and f"model.{key}" not in shared
     }
     return FamilyOptions(
@@ -118,7 +118,7 @@ def _is_name(key: Any) -> bool:
     return isinstance(key, str) and key.isidentifier() and not iskeyword(key) and key[0] != "_"
 
 
-def without_foreign(part: str, values: Mapping[str, Any], options: FamilyOptions) -> dict[str, Any]:
+def without_foreign(part: str, values: Mapping[str, Any], options: FamilyOptions) -> Values:
     """The values of `model` or `sampling`, less keys of other families that have their default:
     they say nothing.
 

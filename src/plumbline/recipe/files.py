@@ -31,6 +31,7 @@ from plumbline.recipe.families import (
     without_foreign,
 )
 from plumbline.recipe.sections import NO_RESULT, ModelSection, Recipe, TaskSection
+from plumbline.records import Values
 from plumbline.storage import SMALL, dumps, read_text
 
 MOST_PARENTS = 20
@@ -343,7 +344,7 @@ def walk_leaves(values: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
         yield prefix, values
 
 
-def _read_with_parents(path: Path, seen: tuple[Path, ...], read: list[Path]) -> dict[str, Any]:
+def _read_with_parents(path: Path, seen: tuple[Path, ...], read: list[Path]) -> Values:
     """A recipe with what it extends below it; `read` takes the files that were read for it."""
     path = path.resolve()
     read.append(path)
@@ -370,7 +371,7 @@ def _read_with_parents(path: Path, seen: tuple[Path, ...], read: list[Path]) -> 
             f"{path} is {what}, where a recipe is a mapping of keys", "see `plumbline recipe NAME`"
         )
     parents = values.pop("extends", None)
-    below: dict[str, Any] = {}
+    below: Values = {}
     for parent in parents if isinstance(parents, list) else [] if parents is None else [parents]:
         if not isinstance(parent, str):
             raise RecipeError(
@@ -390,7 +391,7 @@ _parse_yaml = lru_cache(maxsize=64)(read_yaml)
 """Recipes share what they extend, and YAML is slow to read."""
 
 
-def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Values:
     """Lay `over` on `base`: mappings are merged key by key (`as_mapping`), everything else is
     replaced."""
     merged = copy.deepcopy(dict(base))

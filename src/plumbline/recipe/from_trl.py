@@ -13,6 +13,7 @@ from plumbline.recipe.files import TODO
 from plumbline.recipe.script import (
     LIBRARY,
     PARSED,
+    TRL,
     UNKNOWN,
     Function,
     Instance,
@@ -22,7 +23,6 @@ from plumbline.recipe.script import (
     Script,
     Text,
     Unknown,
-    Values,
     describe_value,
     read_module,
     read_settings,
@@ -30,87 +30,21 @@ from plumbline.recipe.script import (
     unparse_expression,
 )
 from plumbline.recipe.script_rewards import RewardFile, module_name
+from plumbline.records import Values
 from plumbline.storage import one_line
 
 CONFIGS = {"GRPOConfig": "rl", "SFTConfig": "sft"}
 """Which section of a recipe each configuration of TRL becomes."""
-_COMMON = {
-    "lr_scheduler_type": "linear",
-    "warmup_steps": 0,
-    "adam_beta1": 0.9,
-    "adam_beta2": 0.999,
-    "num_train_epochs": 3.0,
-    "per_device_train_batch_size": 8,
-    "gradient_accumulation_steps": 1,
-    "max_steps": -1,
-    "seed": 42,
-}
-DEFAULTS: dict[str, Values] = {
-    "rl": {
-        **_COMMON,
-        "learning_rate": 1e-6,
-        "num_generations": 8,
-        "num_iterations": 1,
-        "max_completion_length": 512,
-        "loss_type": "dapo",
-        "scale_rewards": "group",
-        "importance_sampling_level": "token",
-        "epsilon": 0.2,
-    },
-    "sft": {**_COMMON, "learning_rate": 2e-5, "max_length": 1024},
-}
-"""Defaults of TRL 1.16 that are not ours: what a script does not set has these."""
-SAME = {
-    "seed": "seed",
-    "learning_rate": "*.optimiser.learning_rate",
-    "weight_decay": "*.optimiser.weight_decay",
-    "max_grad_norm": "*.optimiser.max_grad_norm",
-    "bf16": "model.dtype",
-    "gradient_checkpointing": "model.gradient_checkpointing",
-    "trust_remote_code": "model.trust_remote_code",
-    "max_length": "model.context",
-    "temperature": "sampling.temperature",
-    "top_p": "sampling.top_p",
-    "top_k": "sampling.top_k",
-    "max_completion_length": "sampling.max_tokens",
-    "num_generations": "rl.group_size",
-    "num_iterations": "rl.inner_epochs",
-    "beta": "rl.beta",
-    "reward_weights": "task.options.weights",
-    "eval_steps": "evaluation.every",
-    "save_steps": "run.checkpoint_every",
-    "save_total_limit": "run.keep_checkpoints",
-    "project": "run.project",
-}
+DEFAULTS: dict[str, Values] = TRL["defaults"]
+"""What a script does not set has these, where they are not ours."""
+SAME: dict[str, str] = TRL["same"]
 """Keys that have a twin of the same meaning; * is the section of the training."""
-ENGINE = {
-    "vllm_gpu_memory_utilization": "--gpu-memory-utilization",
-    "vllm_max_model_length": "--max-model-len",
-    "vllm_tensor_parallel_size": "--tensor-parallel-size",
-}
+ENGINE: dict[str, str] = TRL["engine"]
 """Arguments of vLLM's server."""
 PEFT_TARGETS = r"qwen-?[23]|qwq|llama|mi[sx]tral|smollm|gemma|vicuna|deepseek-r1-distill"
 """Models whose LoRA peft gives the query and value projections, where no targets are named."""
 LORA = {"r": "rank", "lora_alpha": "alpha", "target_modules": "targets"}
-SILENT = (
-    "output_dir",
-    "run_name",
-    "logging_",
-    "log_",
-    "hub_",
-    "push_to_hub",
-    "dataloader_",
-    "disable_tqdm",
-    "ddp_",
-    "save_",
-    "remove_",
-    "vllm_mode",
-    "vllm_gpu",
-    "vllm_tensor",
-    "vllm_max_model",
-    "vllm_server",
-    "vllm_enable",
-)
+SILENT = tuple(TRL["silent"])
 """What begins so changes nothing that is learnt, or is said elsewhere."""
 USUAL: dict[str, tuple[Any, ...]] = {
     "eval_strategy": ("steps", "no"),
@@ -120,47 +54,12 @@ USUAL: dict[str, tuple[Any, ...]] = {
 """Values that are nothing to be said of; of other keys those that are false."""
 SCHEDULES = ("constant", "constant_with_warmup", "cosine", "linear")
 TRACKERS = ("trackio", "wandb", "tensorboard")
-LOADS = {
-    "from_csv",
-    "from_json",
-    "from_parquet",
-    "read_csv",
-    "read_json",
-    "read_parquet",
-    "load_from_disk",
-}
-BUILDERS = {"json", "csv", "parquet", "text", "arrow", "pandas"}
+LOADS = TRL["loads"]
+BUILDERS = TRL["builders"]
 """What data sets of files are called."""
-SAME_ROWS = {
-    "shuffle",
-    "remove_columns",
-    "select_columns",
-    "with_format",
-    "set_format",
-    "cast",
-    "cast_column",
-    "flatten",
-    "to_iterable_dataset",
-    "reset_index",
-    "flatten_indices",
-    "with_transform",
-    "copy",
-    "dropna",
-    "to_dict",
-    "to_list",
-}
+SAME_ROWS = TRL["same_rows"]
 """Changes of a data set that change no value of a row."""
-INNER_ROWS = {
-    "from_list",
-    "from_pandas",
-    "from_dict",
-    "from_records",
-    "DataFrame",
-    "list",
-    "load",
-    "open",
-    "DictReader",
-}
+INNER_ROWS = TRL["inner_rows"]
 """What holds the rows of what it is given."""
 TO_FILE = "write the rows that the script makes to a file (dataset.to_json) and name it in train"
 TRAINER_ONLY = {"completion_ids", "trainer_state", "log_extra", "log_metric", "environments"}

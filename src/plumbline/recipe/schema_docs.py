@@ -25,7 +25,7 @@ from plumbline.config.section import Section, key_types
 from plumbline.errors import DataError
 from plumbline.recipe.families import FAMILIES, list_reading_families, options_of
 from plumbline.recipe.sections import ModelSection, Recipe, TaskSection
-from plumbline.records import Sampling
+from plumbline.records import Sampling, Values
 from plumbline.storage import dumps, read_json
 
 SCHEMA_FILE = "recipe.schema.json"
@@ -231,15 +231,15 @@ def _commented_lines(values: Mapping[str, Any], owner: Any, pad: str) -> Iterato
 # -- the schema ------------------------------------------------------------------------------------
 
 
-def build_json_schema() -> dict[str, Any]:
+def build_json_schema() -> Values:
     """A JSON schema of recipes of all families, for editors.
 
     A recipe may extend another one, so no key is required. A family of your own may have keys of
     its own.
     """
-    definitions: dict[str, Any] = {}
+    definitions: Values = {}
 
-    def of(kind: type) -> dict[str, Any]:
+    def of(kind: type) -> Values:
         result = TypeAdapter(kind).json_schema()
         inner = result.pop("$defs", {})
         definitions.update({name: item for name, item in inner.items() if name not in definitions})
@@ -314,7 +314,7 @@ def _nested_sections(kind: type, seen: frozenset[type] = frozenset()) -> set[typ
     return result
 
 
-def _merge_schemas(several: list[dict[str, Any]]) -> dict[str, Any]:
+def _merge_schemas(several: list[Values]) -> Values:
     """The schema of what is allowed by any of several, key by key."""
     properties: dict[str, list[Any]] = {}
     for item in several:

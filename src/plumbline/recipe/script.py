@@ -18,12 +18,11 @@ from pathlib import Path, PurePath
 from string import Formatter
 from typing import Any
 
-from plumbline.config.overrides import read_yaml
+from plumbline.config.overrides import read_package_yaml, read_yaml
 from plumbline.errors import PlumblineError, RecipeError
+from plumbline.records import Values
 from plumbline.storage import SMALL, one_line, parse_json, read_text, shorten
 
-Values = dict[str, Any]
-"""By the names of keywords, attributes or keys."""
 LARGEST = 2**20
 """Bytes of a script. Its syntax tree has some thousand times as many."""
 LARGEST_NUMBER = 2**64
@@ -34,28 +33,9 @@ MOST_STEPS, DEEPEST, MOST_ROUNDS, MOST_FILES = 300_000, 90, 200, 20
 modules beside it."""
 LONGEST_SHOWN = 120
 """Letters of a value or an expression in a note."""
-LIBRARY: Values = {
-    "dataset_name": None,
-    "dataset_config": None,
-    "dataset_train_split": "train",
-    "dataset_test_split": "test",
-    "dataset_streaming": False,
-    "reward_funcs": None,
-    "reward_model_name_or_path": None,
-    "datasets": [],
-    "model_name_or_path": None,
-    "use_peft": False,
-    "lora_r": 16,
-    "lora_alpha": 32,
-    "lora_target_modules": None,
-    "load_in_4bit": False,
-    "load_in_8bit": False,
-    "dtype": "float32",
-    "torch_dtype": None,
-    "model_revision": "main",
-    "attn_implementation": None,
-}
-"""Keys of TRL 1.16's ScriptArguments, ModelConfig and DatasetMixtureConfig, with their defaults."""
+TRL = read_package_yaml(Path(__file__).with_name("trl.yaml"))
+LIBRARY: Values = TRL["library"]
+"""Keys of TRL's ScriptArguments, ModelConfig and DatasetMixtureConfig, with their defaults."""
 
 
 @dataclass(eq=False, repr=False)

@@ -36,11 +36,13 @@ FORMATS: Mapping[str, tuple[str, Callable[[Table], str]]] = {
 """What tables can be written as: the ending of a file, and the writer."""
 WIDE = 0.75
 """Of an interval of a share, which then says nothing."""
+Summary = Mapping[str, Any]
+"""What `summarise_with_references` makes of an evaluation, or a part of it."""
 TABLES = "tables"
 """What the mark in a folder of tables says (see `plumbline.runs.output_guard`)."""
 
 
-def evaluation_tables(summary: Mapping[str, Any]) -> list[Table]:
+def evaluation_tables(summary: Summary) -> list[Table]:
     """The tables of an evaluation: always its figures, and a breakdown for each thing that it is
     broken down by.
 
@@ -78,12 +80,12 @@ def write_tables(folder: Path, tables: Sequence[Table]) -> None:
             write_text(folder / f"{table.name}.{ending}", write(table))
 
 
-def _describe_evaluation(summary: Mapping[str, Any]) -> str:
+def _describe_evaluation(summary: Summary) -> str:
     note = f". {summary['note']}" if summary["note"] else ""
     return f"{summary['task']}, {summary['split']}, rubric {summary['rubric']} [each 95 %]{note}"
 
 
-def _figures(summary: Mapping[str, Any]) -> Table:
+def _figures(summary: Summary) -> Table:
     """The evaluation, then the oracle and the baselines from the best to the worst, on the same
     examples; each once."""
     titles, limits, source = summary["titles"], summary["limits"], summary["source"]
@@ -99,7 +101,7 @@ def _figures(summary: Mapping[str, Any]) -> Table:
     )
     rows = []
     for name in (source, *order):
-        figures: Mapping[str, Any] = references.get(name) or summary["figures"]
+        figures: Summary = references.get(name) or summary["figures"]
         shown = {ORACLE: "Oracle", source: source}.get(name, f"Baseline: {name}")
         cells: list[Cell] = [
             shown,
@@ -117,8 +119,8 @@ def _figures(summary: Mapping[str, Any]) -> Table:
     return Table.of("figures", f"Figures, {_describe_evaluation(summary)}", columns, rows)
 
 
-def _breakdown_table(summary: Mapping[str, Any], what: str) -> Table:
-    values: Mapping[str, Mapping[str, Any]] = summary["by"][what]
+def _breakdown_table(summary: Summary, what: str) -> Table:
+    values: Mapping[str, Summary] = summary["by"][what]
     keys = list(next(iter(values.values())))
     titles = {ACCURACY: "Accuracy", RIGHT: "All right", **summary["titles"]}
     floors: Mapping[str, float] = (
@@ -147,11 +149,11 @@ def _breakdown_table(summary: Mapping[str, Any], what: str) -> Table:
 # -- for a terminal --------------------------------------------------------------------------------
 
 
-def _interval(values: Mapping[str, Any]) -> str:
+def _interval(values: Summary) -> str:
     return f"{Interval(**values):.3f}" if values["n"] else "-"
 
 
-def detail_tables(summary: Mapping[str, Any]) -> RenderableType:
+def detail_tables(summary: Summary) -> RenderableType:
     """An evaluation's summary, and tables of what it is broken down by. What has one part, or was
     read in one way, says that no second time.
 
@@ -182,7 +184,7 @@ def detail_tables(summary: Mapping[str, Any]) -> RenderableType:
     )
 
 
-def _head(summary: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+def _head(summary: Summary) -> Iterator[tuple[str, ...]]:
     """Name, value and maybe the style of each row: reward under each reading, floor and ceiling,
     what is amiss."""
     yield "reward", _interval(summary["reward"]), "bold"
@@ -229,7 +231,7 @@ def _listing(
     return Table.of(title, title, (Column("name", ""), Column("value", values)), made).to_rich()
 
 
-def tasks_tables(summaries: Mapping[str, Mapping[str, Any]]) -> RenderableType:
+def tasks_tables(summaries: Mapping[str, Summary]) -> RenderableType:
     """`detail_tables` of each task, and below them all tasks' rewards beside their floors and
     ceilings."""
     first = next(iter(summaries.values()))
@@ -242,7 +244,7 @@ def tasks_tables(summaries: Mapping[str, Mapping[str, Any]]) -> RenderableType:
     return Group(*map(detail_tables, summaries.values()), table.to_rich())
 
 
-def _broken_down(what: str, summary: Mapping[str, Any]) -> RenderableType:
+def _broken_down(what: str, summary: Summary) -> RenderableType:
     """One figure with its interval, where that is no more than `WIDE`; the others as plain means,
     which is what 80 columns hold."""
     table = _breakdown_table(summary, what)
@@ -267,7 +269,7 @@ def _broken_down(what: str, summary: Mapping[str, Any]) -> RenderableType:
 # -- what a command writes -------------------------------------------------------------------------
 
 
-def evaluation_page(summary: Mapping[str, Any], replays: Sequence[Replay] = ()) -> str:
+def evaluation_page(summary: Summary, replays: Sequence[Replay] = ()) -> str:
     """The HTML file.
 
     Args:

@@ -28,7 +28,7 @@ from plumbline.evaluation.comparison import (
 from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.statistics import TIE, Interval
 from plumbline.evaluation.summary import reward_interval, summarise
-from plumbline.records import Evaluation, Headline, group_by_key
+from plumbline.records import Evaluation, Headline, Values, group_by_key
 from plumbline.runs.evaluations import INDEX, REFERENCE, EvaluationKey, Replay, read_replays
 from plumbline.runs.record import STAGES, RunRecord, order_stages
 from plumbline.runs.run import QUIET
@@ -66,7 +66,7 @@ class RunView:
     several have in common."""
     whole: "RunView | None" = None
     """The run that this is one task of."""
-    _summaries: dict[EvaluationKey, dict[str, Any]] = field(default_factory=dict)
+    _summaries: dict[EvaluationKey, Values] = field(default_factory=dict)
     _compared: dict[tuple[str, ...], Comparison | IncomparableError] = field(default_factory=dict)
 
     @cached_property
@@ -106,7 +106,7 @@ class RunView:
         }
 
     @cached_property
-    def metrics(self) -> dict[str, list[dict[str, Any]]]:
+    def metrics(self) -> dict[str, list[Values]]:
         """The metrics rows of each stage that has any, in the order of training; of one of several
         tasks, its own."""
         if self.whole is not None:
@@ -128,14 +128,14 @@ class RunView:
         return spent
 
     @cached_property
-    def samples(self) -> list[dict[str, Any]]:
+    def samples(self) -> list[Values]:
         """The rollouts of training."""
         if self.whole is not None:
             return [row for row in self.whole.samples if row.get("task") == self.task]
         return self.run.samples
 
     @cached_property
-    def warnings(self) -> list[dict[str, Any]]:
+    def warnings(self) -> list[Values]:
         """The events that say that something is amiss."""
         return [event for event in self.run.events if event["kind"] not in QUIET]
 
@@ -234,7 +234,7 @@ class RunView:
         ]
         return [key for key in keys if key in self.evaluations]
 
-    def summary(self, key: EvaluationKey) -> dict[str, Any]:
+    def summary(self, key: EvaluationKey) -> Values:
         """`summarise` of an evaluation, with floor, ceiling and skill where references stand beside
         it."""
         if key not in self._summaries:
@@ -362,7 +362,7 @@ class RunView:
         return self.run.recipe.controls.shuffle_advantages
 
 
-def _task_metrics(row: Mapping[str, Any], task: str) -> dict[str, Any]:
+def _task_metrics(row: Mapping[str, Any], task: str) -> Values:
     """What a row of metrics says of one of several tasks, under the names that the metrics of a
     single one have."""
     kept = {"stage": row["stage"], "step": row["step"]}

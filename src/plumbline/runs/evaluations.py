@@ -19,7 +19,16 @@ from pathlib import Path
 from typing import Any, Self
 
 from plumbline.errors import DataError
-from plumbline.records import Evaluation, Figure, Frame, Headline, Judged, Mistake, Unjudged
+from plumbline.records import (
+    Evaluation,
+    Figure,
+    Frame,
+    Headline,
+    Judged,
+    Mistake,
+    Unjudged,
+    Values,
+)
 from plumbline.storage import (
     SMALL,
     JsonLines,
@@ -83,7 +92,7 @@ class EvaluationKey:
         return cls(stage, split, mode, None if step is None else int(step), task or "")
 
 
-def to_json(evaluation: Evaluation) -> dict[str, Any]:
+def to_json(evaluation: Evaluation) -> Values:
     """Plain values, rows included; what only some rows have (several turns) stands in those
     alone."""
     values = asdict(evaluation)
@@ -92,7 +101,7 @@ def to_json(evaluation: Evaluation) -> dict[str, Any]:
     return values
 
 
-def _shorten_row(row: dict[str, Any]) -> None:
+def _shorten_row(row: Values) -> None:
     for name in ("turns", "asked", "cut"):
         if not row[name]:
             del row[name]
@@ -177,7 +186,7 @@ def read_evaluation(path: Path) -> Evaluation:
         ) from error
 
 
-def _evaluation(values: dict[str, Any]) -> Evaluation:
+def _evaluation(values: Values) -> Evaluation:
     """Raises TypeError, KeyError or ValueError where the values are those of no evaluation."""
     rows = tuple(map(_read_judged, _objects(values["rows"], "rows")))
     unjudged = tuple(map(_read_unjudged, _objects(values["unjudged"], "unjudged")))
@@ -207,19 +216,19 @@ def _evaluation(values: dict[str, Any]) -> Evaluation:
     )
 
 
-def _objects(values: Any, name: str) -> list[dict[str, Any]]:
+def _objects(values: Any, name: str) -> list[Values]:
     if not isinstance(values, list) or not all(isinstance(one, dict) for one in values):
         raise TypeError(f"{name} is a list of objects")
     return values
 
 
-def _read_unjudged(values: dict[str, Any]) -> Unjudged:
+def _read_unjudged(values: Values) -> Unjudged:
     row = Unjudged(**values)
     _check_texts(asdict(row), "unjudged")
     return row
 
 
-def _read_judged(values: dict[str, Any]) -> Judged:
+def _read_judged(values: Values) -> Judged:
     row = Judged(**{**values, **{name: tuple(values.get(name, ())) for name in ("turns", "asked")}})
     _check_judged(row)
     return row
@@ -272,7 +281,7 @@ def is_evaluation(path: Path) -> bool:
     return True
 
 
-def _headline(values: dict[str, Any] | None) -> Headline | None:
+def _headline(values: Values | None) -> Headline | None:
     if values is None:
         return None
     if not isinstance(values, dict):

@@ -14,7 +14,7 @@ import importlib
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
@@ -38,6 +38,7 @@ from rich.text import Text
 from plumbline.config.imports import missing_module_error
 from plumbline.errors import RunError, make_visible
 from plumbline.recipe import Recipe
+from plumbline.records import Row
 from plumbline.runs import output_guard
 from plumbline.runs.run import QUIET, RUN, Observer
 
@@ -113,7 +114,7 @@ class LiveView(Observer):
             )
             self.pace = Pace(done)
 
-    def metrics(self, row: Mapping[str, Any]) -> None:
+    def metrics(self, row: Row) -> None:
         """See `Observer.metrics`."""
         self.latest |= {key: value for key, value in row.items() if isinstance(value, (int, float))}
         if row.get("train/reward") is not None:
@@ -257,7 +258,7 @@ class HostedTracker:
             **own,
         )
 
-    def metrics(self, row: Mapping[str, Any]) -> None:
+    def metrics(self, row: Row) -> None:
         """Log a row under its stage's names."""
         self.run.log(_name_metrics(row))
 
@@ -279,7 +280,7 @@ class TensorBoard:
         self.writer = writing.SummaryWriter(str(folder / "tensorboard"))
         self.writer.add_text("recipe", f"```yaml\n{recipe.to_yaml()}\n```")
 
-    def metrics(self, row: Mapping[str, Any]) -> None:
+    def metrics(self, row: Row) -> None:
         """Write each value at its stage's own step."""
         for name, value in _name_metrics(row).items():
             if isinstance(value, (int, float)):
@@ -334,7 +335,7 @@ class GuardedTracker(Observer):
                 f"{self.name} stopped working and is told no more: {type(error).__name__}: {error}"
             )
 
-    def metrics(self, row: Mapping[str, Any]) -> None:
+    def metrics(self, row: Row) -> None:
         """See `Observer.metrics`."""
         self._call("metrics", row)
 
@@ -389,7 +390,7 @@ def _import_tracker(name: str) -> Any:
         raise missing_module_error("the recipe's run.trackers", name, RunError) from error
 
 
-def _name_metrics(row: Mapping[str, Any]) -> dict[str, Any]:
+def _name_metrics(row: Row) -> dict[str, Any]:
     """The row without what was not computed; SFT's and the base's `train/loss` beside RL's, not
     over it."""
     stage = row["stage"]

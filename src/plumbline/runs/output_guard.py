@@ -182,7 +182,11 @@ def build_folder(folder: Path, kind: str, *, last: str) -> Iterator[Path]:
     beside = place.with_name(f".{place.name}{UNFINISHED}-{secrets.token_hex(4)}")
     with clear_os_errors(beside):
         for left in place.parent.glob(f".{glob.escape(place.name)}{UNFINISHED}-*"):
-            if not left.is_symlink() and (kind_of(left) == kind or _is_unmarked(left)):
+            if not left.is_symlink() and (
+                kind_of(left) == kind
+                # a kill came before the folder had its mark
+                or all(path.name.startswith(f".{MARK}.") for path in left.iterdir())
+            ):
                 shutil.rmtree(left, ignore_errors=True)
         beside.mkdir(parents=True)
     try:
@@ -196,11 +200,6 @@ def build_folder(folder: Path, kind: str, *, last: str) -> Iterator[Path]:
             sync_folder(place.parent)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
-
-
-def _is_unmarked(folder: Path) -> bool:
-    """Whether a kill came before the folder had its mark."""
-    return all(path.name.startswith(f".{MARK}.") for path in folder.iterdir())
 
 
 def _move(beside: Path, place: Path, last: str) -> None:

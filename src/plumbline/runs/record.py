@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from plumbline.config.overrides import as_mapping, read_yaml
 from plumbline.errors import DataError, PlumblineError, RecipeError, RunError
 from plumbline.recipe import Recipe, load_recipe
-from plumbline.records import Evaluation, group_by_key
+from plumbline.records import Evaluation, Row, Rows, Values, group_by_key
 from plumbline.runs import output_guard
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation
 from plumbline.runs.metadata import METADATA
@@ -116,12 +116,12 @@ KINDS: Mapping[str, type[_Row]] = {
 """By the name of the file."""
 
 
-def make_checker(name: str) -> Callable[[Mapping[str, Any]], None]:
+def make_checker(name: str) -> Callable[[Row], None]:
     """What raises ValueError for a row that the file `name` cannot hold, and says which key is
     wrong."""
     kind = KINDS[name]
 
-    def check(row: Mapping[str, Any]) -> None:
+    def check(row: Row) -> None:
         try:
             kind.model_validate(row)
         except ValidationError as error:
@@ -183,7 +183,7 @@ class RunFolder:
         """Where an evaluation is."""
         return self.folder / "evaluations" / f"{key}.json"
 
-    def rows(self, stage: str) -> list[dict[str, Any]]:
+    def rows(self, stage: str) -> list[Values]:
         """The metrics rows of a stage."""
         return [row for row in self.files["metrics"].rows() if row.get("stage") == stage]
 
@@ -213,18 +213,18 @@ class RunFolder:
         """
         return {key: read_evaluation(path) for key, path in self.evaluation_files().items()}
 
-    def result(self) -> dict[str, Any] | None:
+    def result(self) -> Values | None:
         """The outcome, or None while the run is not finished."""
         found = self._outcome()
         return None if found.get("status") == STOPPED else found or None
 
-    def read_stop(self) -> dict[str, Any] | None:
+    def read_stop(self) -> Values | None:
         """Which check or watch rule stopped the run, where and why; None where none did, or it has
         gone on since."""
         found = self._outcome()
         return found if found.get("status") == STOPPED else None
 
-    def _outcome(self) -> dict[str, Any]:
+    def _outcome(self) -> Values:
         path = self.folder / "result.json"
         return read_object(path) if path.exists() else {}
 
@@ -258,8 +258,8 @@ class _Listed(NamedTuple):
     values: Mapping[str, Any]
     identity: str
     result: Mapping[str, Any] | None
-    rows: Sequence[Mapping[str, Any]]
-    events: Sequence[Mapping[str, Any]]
+    rows: Rows
+    events: Rows
     keys: Sequence[EvaluationKey]
     damage: str
 
@@ -298,27 +298,27 @@ class RunRecord(RunFolder):
         return load_recipe(recipe_file(self.folder), written=True)
 
     @cached_property
-    def metrics(self) -> dict[str, list[dict[str, Any]]]:
+    def metrics(self) -> dict[str, list[Values]]:
         """The metrics rows of each stage that has any, in the order of training."""
         return _by_stage(self.files["metrics"].rows())
 
     @cached_property
-    def timings(self) -> dict[str, list[dict[str, Any]]]:
+    def timings(self) -> dict[str, list[Values]]:
         """Where the seconds went, in the same way."""
         return _by_stage(self.files["timings"].rows())
 
     @cached_property
-    def samples(self) -> list[dict[str, Any]]:
+    def samples(self) -> list[Values]:
         """The rollouts of training."""
         return self.files["samples"].rows()
 
     @cached_property
-    def events(self) -> list[dict[str, Any]]:
+    def events(self) -> list[Values]:
         """What the user should know."""
         return self.files["events"].rows()
 
     @cached_property
-    def environment(self) -> dict[str, Any]:
+    def environment(self) -> Values:
         """Versions and machine; empty before they are recorded."""
         path = self.folder / "environment.json"
         return read_object(path) if path.exists() else {}
@@ -332,7 +332,7 @@ class RunRecord(RunFolder):
     def _evaluations(self) -> dict[EvaluationKey, Evaluation]:
         return {}
 
-    def rows(self, stage: str) -> list[dict[str, Any]]:
+    def rows(self, stage: str) -> list[Values]:
         """The metrics rows of a stage."""
         return self.metrics.get(stage, [])
 
@@ -477,7 +477,7 @@ class RunRecord(RunFolder):
         return any(self.section("controls").values())
 
 
-def _by_stage(rows: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+def _by_stage(rows: Iterable[Values]) -> dict[str, list[Values]]:
     found = group_by_key((row["stage"], row) for row in rows)
     return {stage: found[stage] for stage in order_stages(found)}
 
@@ -501,7 +501,7 @@ def recipe_file(folder: Path) -> Path:
     return folder / "recipe.yaml"
 
 
-def read_plain_recipe(folder: Path) -> dict[str, Any]:
+def read_plain_recipe(folder: Path) -> Values:
     """The values in a run's recipe as they stand, whichever version wrote it; quick.
 
     Raises:
@@ -551,7 +551,7 @@ def _to_json_value(value: Any) -> Any:
     return value if known else str(value)
 
 
-def _start_time(folder: Path, events: Sequence[Mapping[str, Any]]) -> datetime | None:
+def _start_time(folder: Path, events: Rows) -> datetime | None:
     """When the run began; a folder that was copied without its times says so only by its events."""
     begun = [row for row in events if row["kind"] == "started"]
     for row in reversed(begun):

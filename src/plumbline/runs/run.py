@@ -38,7 +38,7 @@ from typing import Any, Protocol, Self
 from plumbline.config.overrides import as_mapping
 from plumbline.errors import PlumblineError, RunError, StorageError
 from plumbline.recipe import Recipe, differences, load_recipe
-from plumbline.records import Evaluation
+from plumbline.records import Evaluation, Row
 from plumbline.runs import output_guard
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, write_evaluation
 from plumbline.runs.lineage import allowed_changes
@@ -87,7 +87,7 @@ class Observer:
     def stage(self, name: str, total: int, done: int) -> None:
         """A stage of `total` steps begins, of which `done` are already done."""
 
-    def metrics(self, row: Mapping[str, Any]) -> None:
+    def metrics(self, row: Row) -> None:
         """A row of metrics was recorded."""
 
     def on_checkpoint(self, run: "Run") -> None:
@@ -336,7 +336,7 @@ class Run(RunFolder):
             {"stage": stage, "step": step, **{k: round(v, 4) for k, v in seconds.items()}}
         )
 
-    def sample(self, row: Mapping[str, Any]) -> None:
+    def sample(self, row: Row) -> None:
         """Record one rollout of training."""
         self.files["samples"].append(row)
 

@@ -33,6 +33,7 @@ from plumbline.checks.audit.scoring_runner import (
 )
 from plumbline.checks.audit.texts import DECIMAL_COMMA, NEGATED, OTHER, UNCLOSED, WHOLE_FLOAT
 from plumbline.checks.check import Check, Finding, Level, check
+from plumbline.checks.diagnosis.trends import median
 from plumbline.evaluation.statistics import is_surely_over, mean_interval
 from plumbline.records import group_by_key
 from plumbline.tasks.jsonl.reward_functions import OTHER_RANGE
@@ -119,9 +120,7 @@ def find_slow_verdicts(seen: ScoringRunner) -> Iterator[Finding]:
             samples=list_ids(hung),
             causes=("backtracking", "endless-loop", "waiting"),
         )
-    usual = (
-        float(np.median([one.seconds for one in seen.all_verdicts])) if seen.all_verdicts else 0.0
-    )
+    usual = median([one.seconds for one in seen.all_verdicts]) if seen.all_verdicts else 0.0
     late = [
         one
         for one in seen.kept.get(HOSTILE, ())

@@ -18,7 +18,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -34,7 +33,7 @@ from plumbline.evaluation.statistics import (
     scatter_of,
 )
 from plumbline.recipe.decision_rules import Condition
-from plumbline.records import Evaluation, Judged
+from plumbline.records import Evaluation, Judged, Rows
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.record import STAGES, RunRecord
 
@@ -78,7 +77,7 @@ class RunFigures:
         DataError: a record cannot be read, or is not what it should be.
     """
 
-    def __init__(self, run: RunRecord, trained: Sequence[Mapping[str, Any]] | None = None) -> None:
+    def __init__(self, run: RunRecord, trained: Rows | None = None) -> None:
         self.run, self.trained = run, run.rows("rl") if trained is None else trained
         self.keys = [key for key in run.evaluation_paths if key.stage in STAGES]
         # Rules are judged at every step: what they ask at each is found once.

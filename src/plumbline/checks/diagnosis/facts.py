@@ -16,10 +16,10 @@ from plumbline.checks.diagnosis.trends import (
     is_moving,
     max_magnitude,
     measure_shift,
+    median,
 )
 from plumbline.records import BoolArray, FloatArray, IntArray, group_by_key
 
-Refutes = Callable[[History], bool]
 EQUAL = 1e-6
 """Rewards that differ by less are equal: float32 leaves about 1e-7 between sums."""
 AGREE, AGREE_KL = 0.05, 0.01
@@ -34,14 +34,11 @@ MOST = 0.99
 """Share of equal groups, up to which there are others."""
 
 
-def unrefuted_causes(history: History, *causes: str | tuple[str, Refutes]) -> tuple[str, ...]:
-    """Those causes that no logged series refutes, in their order; beside a cause stands the test
-    that refutes it."""
-    return tuple(
-        cause if isinstance(cause, str) else cause[0]
-        for cause in causes
-        if isinstance(cause, str) or not cause[1](history)
-    )
+def unrefuted_causes(*causes: str | tuple[str, bool]) -> tuple[str, ...]:
+    """Those causes that no logged series refutes, in their order; beside a cause stands whether one
+    does."""
+    pairs = [(cause, False) if isinstance(cause, str) else cause for cause in causes]
+    return tuple(cause for cause, refuted in pairs if not refuted)
 
 
 def is_every_step(series: Series) -> bool:
@@ -52,7 +49,7 @@ def is_every_step(series: Series) -> bool:
 
 def step_distance(steps: IntArray) -> int:
     """How many steps are between neighbouring rows."""
-    return int(np.median(np.diff(steps))) if len(steps) > 1 else 1
+    return int(median(np.diff(steps))) if len(steps) > 1 else 1
 
 
 def is_sustained(steps: IntArray, rows: int) -> bool:
@@ -64,13 +61,13 @@ def is_sustained(steps: IntArray, rows: int) -> bool:
 def has_enough_rows(series: Series, count: int) -> bool:
     """Whether it has so many rows; a quarter of them will do where each is the mean of several
     steps."""
-    return len(finite_values(series.values)) >= (count if is_every_step(series) else count // 4)
+    return len(series.finite_values) >= (count if is_every_step(series) else count // 4)
 
 
 def recent_median(series: Series) -> float:
     """The median of its last steps; NaN for none."""
-    values = finite_values(series.last(WINDOW).values)
-    return float(np.median(values)) if len(values) else float("nan")
+    values = series.last(WINDOW).finite_values
+    return median(values) if len(values) else float("nan")
 
 
 def sampler_matches(history: History) -> bool:
@@ -101,21 +98,21 @@ def rewards_differ(history: History, steps: IntArray | None = None) -> bool:
     share, spread = logged(history["frac_reward_zero_std"]), logged(history["reward_std"])
     if len(share) and np.mean(share) > 0:
         return float(np.mean(share)) < MOST
-    return len(spread) > 0 and float(np.median(spread)) > EQUAL and not is_batch_spread(history)
+    return len(spread) > 0 and median(spread) > EQUAL and not is_batch_spread(history)
 
 
 def is_batch_spread(history: History) -> bool:
     """Whether the logged deviation may be that of the batch: it is above 0 where all groups are
     equal, or equals that of the only part, over all completions."""
-    equal = history["frac_reward_zero_std"].steps[history["frac_reward_zero_std"].values >= 1]
-    if (history["reward_std"].values[np.isin(history["reward_std"].steps, equal)] > EQUAL).any():
+    shares, logged = history["frac_reward_zero_std"], history["reward_std"]
+    names, spread = history.names("reward_std/"), logged.values
+    if (spread[np.isin(logged.steps, shares.steps[shares.values >= 1])] > EQUAL).any():
         return True
-    names, spread = history.names("reward_std/"), history["reward_std"].values
     if len(names) != 1 or len(own := history[f"reward_std/{names[0]}"].values) != len(spread):
-        return not names and bool((history["frac_reward_zero_std"].values == 0).all())
+        return not names and bool((shares.values == 0).all())
     good = np.isfinite(own) & np.isfinite(spread)
     off, size = np.abs(own[good] - spread[good]), np.abs(spread[good])
-    return len(off) > 0 and bool(np.median(off) < 0.01 * np.median(size))
+    return len(off) > 0 and median(off) < 0.01 * median(size)
 
 
 def equal_groups(samples: Sequence[Sample]) -> Series | None:
@@ -200,7 +197,7 @@ def measure_spent(history: History) -> Spent | None:
     every = step_distance(steps) <= 1
     hours, lost = None, None
     seconds = history["step_time"]
-    if len(finite_values(seconds.values)):
+    if len(seconds.finite_values):
         times = np.interp(steps, *seconds.finite) * step_distance(steps)
         hours, lost = float(times.sum()) / 3600, float(times @ shares_) / 3600
     elif isinstance(total := history.settings.get("seconds"), int | float) and total > 0:
@@ -255,6 +252,11 @@ def shorten_prompts(prompts: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(prompt[:80] for prompt in prompts[:3]))
 
 
+def list_prompts(samples: Sequence[Sample]) -> tuple[str, ...]:
+    """Of the first three, for people."""
+    return shorten_prompts([one.prompt for one in samples])
+
+
 def has_rising_trend(history: History) -> bool:
     """Whether the reward rises for sure, which nothing but trained weights explains."""
     reward = fit_trend(history["reward"].values)
@@ -270,7 +272,7 @@ RISES = 3.0
 def reward_rises(history: History) -> bool:
     """Whether the reward rises by any of three tests: of few steps, or early and then no more,
     too."""
-    values, found = finite_values(history["reward"].values), measure_outcome(history)
+    values, found = history["reward"].finite_values, measure_outcome(history)
     return (
         has_rising_trend(history)
         or (found is not None and found.better is True)
@@ -284,7 +286,7 @@ STANDS, STANDS_ENOUGH = 0.1, 10
 
 def reward_stands(history: History, since: int) -> bool:
     """Whether a tenth is more than the reward can have gained from a step on."""
-    values = finite_values(history["reward"].since(since).values)
+    values = history["reward"].since(since).finite_values
     if len(values) < STANDS_ENOUGH:
         return False
     third = len(values) // 3
@@ -306,7 +308,7 @@ CUT = 0.8
 
 def is_cut_from_start(history: History) -> bool:
     """Whether the limit cut nearly all answers from the first step on."""
-    values = finite_values(history["frac_truncated"].values)
+    values = history["frac_truncated"].finite_values
     return len(values) > 0 and min(float(values.mean()), float(values[:WINDOW].mean())) > CUT
 
 
@@ -358,12 +360,10 @@ def find_kl_anchor(history: History) -> dict[str, float] | None:
     x, y = kl.values[both], loss.values[np.isin(loss.steps, kl.steps[both])]
     if policy_moved(history) or len(x) < WINDOW or len(x) != len(y):
         return None
-    ratio, third = float(np.median(y / x)), len(x) // 3
+    ratio, third = median(y / x), len(x) // 3
     if isinstance(beta, int | float):
         return {"kl-costs": beta} if beta > PULL else None
-    near = ratio > PULL and float(np.median(np.abs(y - ratio * x))) < OFF * float(
-        np.median(np.abs(y))
-    )
+    near = ratio > PULL and median(np.abs(y - ratio * x)) < OFF * median(np.abs(y))
     if near and np.ptp(x) > 0 and np.corrcoef(x, y)[0, 1] > ALIKE:
         return {"loss-is-kl": ratio}
     first, last = end_medians(x, third)
@@ -373,10 +373,16 @@ def find_kl_anchor(history: History) -> dict[str, float] | None:
     if (
         stands
         and recent_median(history["learning_rate"])
-        > max_magnitude(finite_values(history["learning_rate"].values)) / 2
+        > max_magnitude(history["learning_rate"].finite_values) / 2
     ):
         return {"kl-stands": last}
     return None
+
+
+def part_names(samples: Iterable[Sample]) -> list[str]:
+    """The parts that stored rewards have; one without a name, the whole reward, where they have
+    none."""
+    return sorted({name for one in samples for name in one.parts}) or [""]
 
 
 def quote_sample(samples: Sequence[Sample]) -> str:
@@ -401,7 +407,7 @@ def zero_mask(series: Series, tiny: float) -> BoolArray:
     values = np.abs(series.values)
     if series.rounding > FINE:
         some = values[values > series.rounding]
-        if not len(some) or series.rounding > 1e-3 * float(np.median(some)):
+        if not len(some) or series.rounding > 1e-3 * median(some):
             return np.zeros(len(values), dtype=np.bool_)
     return values < max(tiny, series.rounding)
 
@@ -409,15 +415,12 @@ def zero_mask(series: Series, tiny: float) -> BoolArray:
 def compare_part_sum(history: History) -> tuple[list[int], FloatArray, float]:
     """Steps at which the reward and all of its parts are logged, the parts' sum less the reward,
     and what that may be off by: float32, and half a unit of each printed digit."""
-    reward, parts = (
-        history["reward"],
-        [history[f"reward/{name}"] for name in history.names("reward/")],
-    )
+    reward, parts = history["reward"], history.parts.values()
     by_step = [dict(zip(part.steps.tolist(), part.values.tolist(), strict=True)) for part in parts]
     total = dict(zip(*(column.tolist() for column in reward.finite), strict=True))
     steps = [step for step in total if by_step and all(step in part for part in by_step)]
     less = np.array([sum(part[step] for part in by_step) - total[step] for step in steps])
-    size = float(np.median(np.abs(list(total.values())))) if total else 0.0
+    size = median(np.abs(list(total.values()))) if total else 0.0
     printed = reward.rounding + sum(part.rounding for part in parts)
     return steps, less, 1e-4 * max(1.0, size) + 1.01 * printed
 
@@ -427,10 +430,10 @@ def fit_part_weights(history: History) -> dict[str, float] | None:
     not their weighted sum, to the digits that were logged, and empty where several sets of weights
     give it."""
     steps, less, off = compare_part_sum(history)
-    names = history.names("reward/")
+    names = list(history.parts)
     if not steps:
         return None
-    columns = [history[f"reward/{name}"] for name in names]
+    columns = history.parts.values()
     parts = np.array([column.values[np.isin(column.steps, steps)] for column in columns]).T
     total = parts.sum(axis=1) - less
     good = np.isfinite(parts).all(axis=1) & np.isfinite(total)
@@ -478,13 +481,13 @@ def max_reward(history: History) -> float | None:
     """
     if history.origin == "plumbline":
         return 1.0
-    names = history.names("reward/")
+    names = list(history.parts)
     if len(names) > 1:
         _, less, off = compare_part_sum(history)
-        if len(less) and float(np.mean(np.abs(less) < off)) > 0.5:
+        if len(less) and np.mean(np.abs(less) < off) > 0.5:
             tops = [
-                _is_unit_scale(history[f"reward/{name}"], history[f"reward_std/{name}"])
-                for name in names
+                _is_unit_scale(part, history[f"reward_std/{name}"])
+                for name, part in history.parts.items()
             ]
             return float(len(tops)) if all(tops) else None
     spread = history[f"reward_std/{names[0]}"] if len(names) == 1 else history["reward_std/"]
@@ -493,7 +496,7 @@ def max_reward(history: History) -> float | None:
 
 def _is_unit_scale(series: Series, spread: Series) -> bool:
     """Whether single values lie between 0 and 1, and 1 is among them."""
-    values = finite_values(series.values)
+    values = series.finite_values
     if not len(values) or values.min() < 0 or values.max() > 1 + EQUAL + series.rounding:
         return False
     if int((values >= 1 - EQUAL).sum()) >= 3:

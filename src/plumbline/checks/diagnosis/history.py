@@ -69,6 +69,11 @@ class Series:
         good = np.isfinite(self.values)
         return self.steps[good], self.values[good]
 
+    @property
+    def finite_values(self) -> FloatArray:
+        """The values that are neither NaN nor infinite."""
+        return self.finite[1]
+
     def since(self, step: int) -> "Series":
         """From a step on."""
         return replace(
@@ -184,6 +189,16 @@ class History(Context):
     def names(self, prefix: str) -> list[str]:
         """What follows a prefix in the names of series."""
         return sorted(name.removeprefix(prefix) for name in self.series if name.startswith(prefix))
+
+    @property
+    def parts(self) -> dict[str, Series]:
+        """The logged parts of the reward, by their name."""
+        return {name: self[f"reward/{name}"] for name in self.names("reward/")}
+
+    @property
+    def reward_names(self) -> list[str]:
+        """The series of the reward, and those of its parts."""
+        return ["reward", *(f"reward/{name}" for name in self.parts)]
 
     @property
     def last_step(self) -> int:

@@ -6,7 +6,7 @@ completions those of the first and of the last steps are kept.
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -26,6 +26,7 @@ from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.errors import RecipeError
 from plumbline.recipe import Recipe
 from plumbline.recipe.decision_rules import ChecksSection
+from plumbline.records import Row, Rows
 from plumbline.runs.run import Run
 
 LIVE = tuple(check for check in CHECKS if "during" in check.moments)
@@ -79,11 +80,11 @@ class Live:
         )
         self.series: dict[str, Series] = {}
         self._columns: set[str] = set()
-        self._rows: list[Mapping[str, Any]] = []
+        self._rows: list[Row] = []
         self._first: list[list[Sample]] = []
         self._last: deque[list[Sample]] = deque(maxlen=LAST)
 
-    def add(self, row: Mapping[str, Any]) -> bool:
+    def add(self, row: Row) -> bool:
         """Take a row of metrics, which has its `step`; whether it is to be looked at now, for a
         number that is none."""
         self._rows.append(row)
@@ -197,7 +198,7 @@ class Checker:
         self.section = checks_section(run.recipe)
         self._live: Live | None = None
 
-    def look(self, row: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -> Finding | None:
+    def look(self, row: Row, samples: Rows) -> Finding | None:
         """Take a step's metrics and rollouts after they were recorded, and look where it is time
         to.
 

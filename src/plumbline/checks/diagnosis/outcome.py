@@ -7,7 +7,12 @@ from typing import Any, Literal
 import numpy as np
 
 from plumbline.checks.diagnosis.history import History, Series
-from plumbline.checks.diagnosis.trends import Shift, find_stairs, finite_values, measure_shift
+from plumbline.checks.diagnosis.trends import (
+    Shift,
+    find_stairs,
+    measure_shift,
+    median,
+)
 from plumbline.evaluation.statistics import Interval
 from plumbline.records import FloatArray, IntArray
 
@@ -141,7 +146,7 @@ def _measure_series(name: Name, series: Series, history: History) -> RewardOutco
     steps, values = series.finite
     if len(values) < 2:
         return None
-    apart = int(np.median(np.diff(steps)))
+    apart = int(median(np.diff(steps)))
     # of logging_first_step: one step, the others are means
     if steps[0] == 1 < apart and len(values) > ALIKE_ENOUGH:
         steps, values = steps[1:], values[1:]
@@ -157,10 +162,14 @@ def _measure_series(name: Name, series: Series, history: History) -> RewardOutco
     if len(values) >= ENOUGH and not _is_surely_better(found.interval, sign):
         at_once = _shift_under_stairs(values, max(2, len(values) // 10), third, *learnt)
         found = at_once if _is_surely_better(at_once.interval, sign) else found
-    spread = finite_values(history["reward_std"].values)
-    level = max(abs(found.first), abs(found.last), float(np.median(spread)) if len(spread) else 0.0)
+    spread = history["reward_std"].finite_values
+    level = max(abs(found.first), abs(found.last), median(spread) if len(spread) else 0.0)
     every = apart <= 1
-    option = "logging_steps=1" if _is_transformers_log(history) else "a row for each step"
+    option = (
+        "logging_steps=1"
+        if history.origin == "trl" or "num_generations" in history.options.values()
+        else "a row for each step"
+    )
     finer = (
         f"1 row for {apart} steps: {option} would tell"
         if apart > 1 and len(values) < ALIKE_ENOUGH
@@ -185,15 +194,8 @@ def _shift_under_stairs(
 ) -> Shift:
     """The change of a series, whose noise is what stairs leave: with them it looks slow."""
     found = measure_shift(values - learnt, early, late)
-    first, last = float(values[:early].mean()), float(values[-late:].mean())
     half = float(np.hypot(found.interval.high - found.interval.mean, 2 * error))
-    interval = Interval(last - first, last - first - half, last - first + half, len(values))
-    return Shift(first, last, interval, found.alike)
-
-
-def _is_transformers_log(history: History) -> bool:
-    """Whether the trainer is one of transformers', whose option `logging_steps` is."""
-    return history.origin == "trl" or "num_generations" in history.options.values()
+    return Shift.between(values, early, late, half, found.alike)
 
 
 def _is_surely_better(found: Interval, sign: int) -> bool:

@@ -10,10 +10,13 @@ from plumbline.checks.diagnosis.history import History, Kind
 Look = Callable[[History], Iterator[Finding]]
 
 
+BOTH: tuple[Kind, ...] = ("rl", "sft")
+"""Kinds of a check that looks at every stage."""
+
+
 def rule(
     name: str,
-    *,
-    needs: tuple[str, ...],
+    *needs: str,
     kinds: tuple[Kind, ...] = ("rl",),
     live: bool = True,
     **options: Any,

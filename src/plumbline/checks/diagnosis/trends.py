@@ -1,5 +1,6 @@
 """Numbers that say whether a series rose, fell or stayed, under the noise that it has."""
 
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 from functools import cache
 
@@ -33,6 +34,16 @@ def finite_values(values: FloatArray) -> FloatArray:
     return values[np.isfinite(values)]
 
 
+def median(values: FloatArray | Sequence[float]) -> float:
+    """As a plain number; NaN for none."""
+    return float(np.median(values))
+
+
+def tenth_of(values: Sized) -> int:
+    """How many a tenth of a series is, three at least."""
+    return max(3, len(values) // 10)
+
+
 def max_magnitude(values: FloatArray) -> float:
     """The largest absolute value: the scale of a series that has no known one; 0 for none."""
     return float(np.abs(values).max(initial=0.0))
@@ -40,7 +51,7 @@ def max_magnitude(values: FloatArray) -> float:
 
 def end_medians(values: FloatArray, width: int) -> tuple[float, float]:
     """The medians of the first and of the last so many values."""
-    return float(np.median(values[:width])), float(np.median(values[-width:]))
+    return median(values[:width]), median(values[-width:])
 
 
 def end_means(values: FloatArray, width: int) -> tuple[float, float]:
@@ -90,6 +101,16 @@ class Shift:
     """The correlation of neighbours around the trend, where it is so high that the series may be
     one that wanders at random, or that was smoothed; else 0."""
 
+    @classmethod
+    def between(
+        cls, values: FloatArray, early: int, late: int, half: float, alike: float
+    ) -> "Shift":
+        """Of the means of the first and of the last so many values, give or take `half`."""
+        first, last = float(values[:early].mean()), float(values[-late:].mean())
+        change = last - first
+        interval = Interval(change, change - half, change + half, len(values))
+        return cls(first, last, interval, alike)
+
 
 def measure_shift(values: FloatArray, early: int, late: int) -> Shift:
     """The mean of `late` values at the end less that of `early` at the start, with its 95 %
@@ -110,7 +131,7 @@ def measure_shift(values: FloatArray, early: int, late: int) -> Shift:
     shapes = _s_curves(count)
     best = shapes[np.argmax(np.abs(shapes @ left))]
     left = left - best * (best @ left)
-    cut = OUTLIER * float(np.median(np.abs(left)))
+    cut = OUTLIER * median(np.abs(left))
     inner = np.clip(left, -cut, cut)
     size = float(inner[:-1] @ inner[:-1])
     found = float(inner[1:] @ inner[:-1]) / size if 0 < size < np.inf else 0.0
@@ -125,9 +146,8 @@ def measure_shift(values: FloatArray, early: int, late: int) -> Shift:
         1e-9,
     )
     half = half if len(values) > 3 else np.inf
-    first, last = float(values[:early].mean()), float(values[-late:].mean())
-    interval = Interval(last - first, last - first - half, last - first + half, len(values))
-    return Shift(first, last, interval, alike ** (count / len(values)) if wanders else 0.0)
+    alike = alike ** (count / len(values)) if wanders else 0.0
+    return Shift.between(values, early, late, half, alike)
 
 
 @cache
@@ -167,7 +187,7 @@ def find_stairs(values: FloatArray, edges: IntArray) -> tuple[FloatArray, float]
     at = np.arange(beside, len(values) - beside + 1)
     steps = (sums[at + beside] - 2 * sums[at] + sums[at - beside]) / beside
     other = np.abs(at[:, None] - edges[None, :]).min(axis=1) >= beside
-    error = float(np.median(np.abs(steps[other]))) / 0.6745 * len(edges) ** 0.5
+    error = median(np.abs(steps[other])) / 0.6745 * len(edges) ** 0.5
     found = steps[edges - beside]
     if abs(float(found.sum())) < STAIR * error or np.ptp(np.sign(found)) > 0:
         return none, 0.0
@@ -259,7 +279,7 @@ def standard_error_of_mean(values: FloatArray, count: int, most: float = 0.8) ->
 def step_deviation(values: FloatArray, over: int = 1) -> float:
     """The standard deviation of differences by their median, which is 0.6745 of them for a normal
     sampling distribution."""
-    return float(np.median(np.abs(values[over:] - values[:-over])) / 0.6745)
+    return median(np.abs(values[over:] - values[:-over])) / 0.6745
 
 
 FALL_ENOUGH, MEANS_ENOUGH, STRETCHES = 24, 9, 10

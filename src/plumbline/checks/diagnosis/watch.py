@@ -14,6 +14,7 @@ from plumbline.checks.diagnosis.conditions import Evidence, RunFigures, judge_co
 from plumbline.checks.diagnosis.live import TrainingStage
 from plumbline.recipe import Recipe
 from plumbline.recipe.decision_rules import Condition, WatchRule
+from plumbline.records import Row
 from plumbline.runs.record import RunRecord
 from plumbline.runs.run import Run
 
@@ -71,9 +72,9 @@ class Watcher:
 
     def __init__(self, run: Run, stage: TrainingStage) -> None:
         self.run, self.rules, self.stage = run, active_rules(run.recipe), stage
-        self._rows: list[Mapping[str, Any]] | None = None
+        self._rows: list[Row] | None = None
 
-    def look(self, row: Mapping[str, Any]) -> RuleFinding | None:
+    def look(self, row: Row) -> RuleFinding | None:
         """Judge the rules after a step's metrics were recorded; each that fires leaves an event.
 
         Args:
@@ -112,7 +113,7 @@ def active_rules(recipe: Recipe) -> dict[str, WatchRule]:
 def judge_rules(
     rules: Mapping[str, WatchRule],
     evidence: Evidence,
-    row: Mapping[str, Any],
+    row: Row,
     state: dict[str, Action],
 ) -> Iterator[RuleFinding]:
     """Yield what each rule found at the step of a row that has one of its metrics, unless it found

@@ -10,88 +10,19 @@ holds, and a form behind a colon: `{choices:options}` writes choices as `A. ...`
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from string import Formatter, ascii_uppercase
 from typing import Any
 
-from plumbline.records import Example
+from plumbline.config.overrides import read_package_yaml
+from plumbline.records import Example, Row
 from plumbline.tasks.jsonl.files import Foreign
 
-Row = Mapping[str, Any]
-
-QUESTIONS = (
-    *(
-        "prompt",
-        "question",
-        "problem",
-        "messages",
-        "conversations",
-        "conversation",
-        "instruction",
-        "query",
-        "input",
-    ),
-    *(
-        "question_text",
-        "question_stem",
-        "problem_statement",
-        "text",
-        "sentence",
-        "claim",
-        "ctx",
-        "goal",
-        "document",
-    ),
-    *("article", "dialogue", "chosen"),
-)
-"""Columns that are asked, the likeliest first."""
-BEFORE = (
-    *(
-        "context",
-        "passage",
-        "paragraph",
-        "background",
-        "story",
-        "article",
-        "document",
-        "evidence",
-        "sentence",
-    ),
-    *("premise", "tools", "functions", "schema", "table", "facts", "support"),
-)
-"""Columns that a question is about, and that stand before it."""
-AFTER = ("input", "choices", "options", "endings", "starter_code")
-PAIRS = (("premise", "hypothesis"), ("sentence1", "sentence2"), ("text1", "text2"))
-"""Columns that are the question together."""
-SYSTEMS = ("system", "system_prompt", "system_message")
+QUESTIONS, BEFORE, AFTER, PAIRS, SYSTEMS, GOLDS, LABELS = read_package_yaml(
+    Path(__file__).with_suffix(".yaml")
+).values()
 ONE_OF = re.compile(r"(?:(?:option|choice|ending|op|sol)[_ ]?)?([a-f]|(?<=.)[0-9])", re.IGNORECASE)
 """Columns that hold a choice each: `A`, `option_b`, `ending0`."""
-GOLDS = (
-    *(
-        "completion",
-        "gold",
-        "solution",
-        "answer",
-        "ground_truth",
-        "response",
-        "output",
-        "target",
-        "final_answer",
-    ),
-    *(
-        "answerkey",
-        "answer_key",
-        "correct_answer",
-        "correct",
-        "correct_option",
-        "answers",
-        "ideal",
-        "reference",
-    ),
-    *("canonical_solution", "code", "chosen", "summary", "highlights", "expected_output"),
-)
-"""Columns that may hold the gold answer, the likeliest first."""
-LABELS = ("label", "labels", "expected", "answer_idx", "cop")
-"""The last that are tried."""
 NOT_ASKED = frozenset({*GOLDS, *LABELS, "rejected", "reward_model", "data_source", "extra_info"})
 """Columns that hold answers, or what only a reward is for."""
 LEAVES, DEEP = 8, 3

@@ -19,6 +19,7 @@ import numpy as np
 
 from plumbline.config.imports import check_reach, import_needed
 from plumbline.errors import DataError
+from plumbline.records import Values
 from plumbline.runs.hub import check_hub, is_cached
 from plumbline.storage import (
     BOM,
@@ -45,7 +46,7 @@ class Foreign:
     kind: str
 
 
-def read_rows(name: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def read_rows(name: str) -> Iterator[tuple[int, Values]]:
     """Yield (number from 1, row); of a file of JSON lines the number is the line's.
 
     Args:
@@ -114,7 +115,7 @@ def _place(name: str) -> tuple[str, str | None, str]:
 
 def _load_dataset(
     name: str, path: str, config: str | None, split: str, **more: Any
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Values]:
     if name.startswith(HUB) and not Path(path).is_dir():
         import_needed("huggingface_hub", f"task.options: {name}")
         if not (cached := is_cached(path, data=True)):
@@ -143,7 +144,7 @@ def _load_dataset(
         ) from error
 
 
-def _parquet(path: Path) -> Iterator[dict[str, Any]]:
+def _parquet(path: Path) -> Iterator[Values]:
     import_needed("pyarrow", f"task.options: {path}")
     import pyarrow.parquet as parquet  # type: ignore[import-untyped]
 
@@ -210,7 +211,7 @@ def _text(value: Any) -> Any:
     raise TypeError(type(value).__name__)
 
 
-def _json(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def _json(path: Path) -> Iterator[tuple[int, Values]]:
     """Rows as JSON lines; or as one JSON value over any lines: a list of them, or an object that
     holds the list."""
     value = None
@@ -263,7 +264,7 @@ def _lists(value: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _table(path: Path) -> Iterator[dict[str, Any]]:
+def _table(path: Path) -> Iterator[Values]:
     with open_regular(path) as raw:
         # as Excel saves "Unicode text"
         wide = raw.peek(2)[:2] in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE}

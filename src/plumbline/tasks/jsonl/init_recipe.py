@@ -20,6 +20,7 @@ from plumbline.recipe.files import TODO
 from plumbline.recipe.from_trl import TrlScript, read_script
 from plumbline.recipe.schema_docs import EDITOR_LINE
 from plumbline.recipe.script_rewards import is_unchanged
+from plumbline.records import Values
 from plumbline.storage import clear_read_errors, dumps, read_text, write_text
 from plumbline.tasks.cases import LABEL, TRIED, Case, cases_of, within_budget
 from plumbline.tasks.jsonl.columns import as_text, gold_columns, gold_expressions, guess_prompt
@@ -60,7 +61,7 @@ class InitOptions:
 class _SettledOptions:
     """The options that were settled on, and what is said of them."""
 
-    options: dict[str, Any]
+    options: Values
     columns: list[str] = field(default_factory=list)
     remarks: dict[str, str] = field(default_factory=dict)
     """Comments by key."""
@@ -282,7 +283,7 @@ def _options_without_rows(what: InitOptions) -> _SettledOptions:
     return seen
 
 
-def _options_of_script(what: InitOptions, count: int | None) -> dict[str, Any]:
+def _options_of_script(what: InitOptions, count: int | None) -> Values:
     """Options that the script alone settles: the system message, and what is held out of `count`
     rows."""
     given = what.script.options if what.script else {}
@@ -529,7 +530,7 @@ def render_recipe(what: InitOptions, seen: _SettledOptions) -> str:
     for key, value in what.settings.items():
         values.setdefault(f"model.{key}", value)
     out = to_visible_line(str(what.out))
-    sections: dict[str, Any] = {}
+    sections: Values = {}
     for key, value in values.items():
         _put(sections, key, value)
     is_open = what.script is not None and what.script.todo
@@ -640,7 +641,7 @@ def _remark(key: str, todo: Mapping[str, str]) -> str:
     return f"  # {_comment(said)}" if said else ""
 
 
-def _put(values: dict[str, Any], key: str, value: Any) -> None:
+def _put(values: Values, key: str, value: Any) -> None:
     *sections, last = key.split(".")
     for section in sections:
         values = values.setdefault(section, {})

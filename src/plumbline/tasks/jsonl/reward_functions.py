@@ -44,7 +44,7 @@ from typing import Any
 
 from plumbline.config.imports import import_named
 from plumbline.errors import DataError, RecipeError, RewardError
-from plumbline.records import Score
+from plumbline.records import Rows, Score
 from plumbline.tasks.jsonl.rows import JsonlOptions
 from plumbline.tasks.rubric import Part, Rubric
 
@@ -114,9 +114,7 @@ class Scorer:
         )
         """Columns of the row that it cannot do without."""
 
-    def __call__(
-        self, prompts: Sequence[Any], completions: Sequence[str], rows: Sequence[Mapping[str, Any]]
-    ) -> list[Any]:
+    def __call__(self, prompts: Sequence[Any], completions: Sequence[str], rows: Rows) -> list[Any]:
         """What the function says of each completion, as it says it. It gets copies: it may change
         what it is given.
 
@@ -131,7 +129,7 @@ class Scorer:
             raise RuntimeError(f"{self.name} raised {error!r}") from error
 
     def _checked_call(
-        self, prompts: Sequence[Any], completions: Sequence[str], rows: Sequence[Mapping[str, Any]]
+        self, prompts: Sequence[Any], completions: Sequence[str], rows: Rows
     ) -> list[Any]:
         if not self.batched:
             returned = []
@@ -328,9 +326,7 @@ class Scoring:
             *(scorer.takes or scorer.required_columns for scorer in self.scorers)
         )
 
-    def scores(
-        self, prompts: Sequence[Any], completions: Sequence[str], rows: Sequence[Mapping[str, Any]]
-    ) -> list[Score]:
+    def scores(self, prompts: Sequence[Any], completions: Sequence[str], rows: Rows) -> list[Score]:
         """The scores of completions, each with its prompt and row.
 
         Raises:
@@ -342,7 +338,7 @@ class Scoring:
         return [self._score(numbers) for numbers in self.numbers(prompts, completions, rows)]
 
     def numbers(
-        self, prompts: Sequence[Any], completions: Sequence[str], rows: Sequence[Mapping[str, Any]]
+        self, prompts: Sequence[Any], completions: Sequence[str], rows: Rows
     ) -> list[dict[str, float | None]]:
         """The number of every part as the functions say it, on no scale. For what it raises see
         `scores`."""

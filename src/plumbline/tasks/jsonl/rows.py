@@ -19,7 +19,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from plumbline.config.imports import module_names
 from plumbline.errors import DataError
 from plumbline.recipe import Section, section
-from plumbline.records import Example, Message
+from plumbline.records import Example, Message, Row, Rows, Values
 from plumbline.seeds import derive
 from plumbline.storage import clear_read_errors, dumps
 from plumbline.tasks.jsonl.columns import (
@@ -325,16 +325,14 @@ def _read(
     return rows, notes
 
 
-def scorer_rows(
-    rows: Sequence[Mapping[str, Any]], *, texts: bool
-) -> tuple[list[dict[str, Any]], list[str]]:
+def scorer_rows(rows: Rows, *, texts: bool) -> tuple[list[Values], list[str]]:
     """Rows as scoring functions get them, and the columns of whole numbers that came as floats.
 
     Those become whole: nulls in a table make floats of all, and nobody answers `9.0`. What is
     `Foreign` is left out, and verl's rows have their `ground_truth`. `texts`: numbers are texts, as
     in CSV.
     """
-    plain: list[dict[str, Any]] = []
+    plain: list[Values] = []
     mixed: set[str] = set()
     floats: set[str] = set()
     for row in rows:
@@ -364,16 +362,14 @@ def _is_whole_float(value: Any, texts: bool) -> bool:
     return isinstance(value, float) and value.is_integer()
 
 
-def _used_columns(
-    options: JsonlOptions, needs: frozenset[str], row: Mapping[str, Any]
-) -> frozenset[str]:
+def _used_columns(options: JsonlOptions, needs: frozenset[str], row: Row) -> frozenset[str]:
     """Columns that are read, whatever the functions take besides."""
     read = [columns_of(each, row) for each in (options.prompt, options.gold) if each]
     return needs.union({options.stratum or "", options.cluster or "", "id"}, *read)
 
 
 def _example(
-    row: dict[str, Any], where: str, name: str, options: JsonlOptions, columns: Set[str]
+    row: Values, where: str, name: str, options: JsonlOptions, columns: Set[str]
 ) -> tuple[Example, str]:
     """Check and type one row of a file with these columns; and why it has no gold answer, if so.
 
@@ -435,7 +431,7 @@ def _example(
     return example, "" if gold is not None else lacks
 
 
-def _column(row: Mapping[str, Any], name: str, option: str, where: str) -> Any:
+def _column(row: Row, name: str, option: str, where: str) -> Any:
     try:
         return value_of(row, name)
     except KeyError:
@@ -445,7 +441,7 @@ def _column(row: Mapping[str, Any], name: str, option: str, where: str) -> Any:
         ) from None
 
 
-def _gold(row: Mapping[str, Any], name: str | None, where: str, form: str | None = None) -> str:
+def _gold(row: Row, name: str | None, where: str, form: str | None = None) -> str:
     """A column as the text of an answer; of messages that end with the assistant's the last."""
     if name is None:
         return ""

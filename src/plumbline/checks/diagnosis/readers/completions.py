@@ -21,6 +21,7 @@ from plumbline.checks.diagnosis.history import History, Sample, Series
 from plumbline.checks.diagnosis.readers.rows import FAR, NOTHING, TABLE, as_number, find_series_name
 from plumbline.config.imports import check_installed
 from plumbline.errors import DataError, ModelError
+from plumbline.records import Row
 from plumbline.storage import clear_read_errors, open_regular, read_json, read_text
 
 _NAMES = TABLE["completions"]
@@ -249,7 +250,7 @@ def _missing_columns(samples: Sequence[Sample], parts: Sequence[str]) -> list[st
 # -- rows of files ---------------------------------------------------------------------------------
 
 
-def _read_rows(file: Path) -> Iterable[Mapping[str, Any]]:
+def _read_rows(file: Path) -> Iterable[Row]:
     suffix = file.suffix.lower()
     if suffix == ".parquet":
         return _read_parquet(file)
@@ -287,7 +288,7 @@ def column_rows(table: Any) -> list[dict[str, Any]] | None:
     return [dict(zip(map(str, names), row, strict=False)) for row in rows]
 
 
-def _read_json_lines(file: Path) -> Iterator[Mapping[str, Any]]:
+def _read_json_lines(file: Path) -> Iterator[Row]:
     """The rows of JSON lines, without a last one that is half written."""
     lines = [line for line in read_text(file).split("\n") if line.strip()]
     for number, line in enumerate(lines, 1):
@@ -304,7 +305,7 @@ def _read_json_lines(file: Path) -> Iterator[Mapping[str, Any]]:
         yield row
 
 
-def _read_separated(file: Path) -> Iterator[Mapping[str, Any]]:
+def _read_separated(file: Path) -> Iterator[Row]:
     """The rows of a CSV, whose cells are numbers where they look so, and nothing where they are
     empty: but an empty answer is one, and a mark like U+0085 within an answer ends no row."""
     text = read_text(file)
@@ -325,7 +326,7 @@ def _read_separated(file: Path) -> Iterator[Mapping[str, Any]]:
         raise DataError(f"{file} cannot be read as CSV ({error})", "give JSON lines") from error
 
 
-def _read_parquet(file: Path) -> Iterator[Mapping[str, Any]]:
+def _read_parquet(file: Path) -> Iterator[Row]:
     check_installed(
         f"{file.parent.name}/{file.name if file.name[:12] != 'completions_' else '*.parquet'}",
         ("pyarrow",),
@@ -346,7 +347,7 @@ def _read_parquet(file: Path) -> Iterator[Mapping[str, Any]]:
 # -- answers of rows -------------------------------------------------------------------------------
 
 
-def _split_answers(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+def _split_answers(rows: Iterable[Row]) -> Iterator[Row]:
     """Rows of one answer: a list of answers is as many rows, and so is each other list of that
     length (ms-swift)."""
     for row in rows:
@@ -378,9 +379,7 @@ def _pick_answer(value: Any, at: int, count: int) -> Any:
     return value[at]
 
 
-def _parse_sample(
-    row: Mapping[str, Any], parts: Sequence[str], file: str, step: int
-) -> Sample | None:
+def _parse_sample(row: Row, parts: Sequence[str], file: str, step: int) -> Sample | None:
     lower = _lower_keys(row)
     text, prompt = _first_value(lower, TEXT), _first_value(lower, PROMPT)
     if (
@@ -422,7 +421,7 @@ def _parse_sample(
 
 
 def _read_figures(
-    row: Mapping[str, Any], parts: Sequence[str]
+    row: Row, parts: Sequence[str]
 ) -> tuple[dict[str, float], dict[str, float], float | None]:
     """The parts of the reward in a row, other numbers that are none, and the reward that stands
     among its parts."""
@@ -484,11 +483,11 @@ def split_by_mode(
     ]
 
 
-def _lower_keys(row: Mapping[str, Any]) -> dict[str, Any]:
+def _lower_keys(row: Row) -> dict[str, Any]:
     return {str(name).strip().lower(): value for name, value in row.items()}
 
 
-def _first_value(row: Mapping[str, Any], names: Sequence[str]) -> Any:
+def _first_value(row: Row, names: Sequence[str]) -> Any:
     return next((row[name] for name in names if row.get(name) is not None), None)
 
 

@@ -38,6 +38,7 @@ from plumbline.checks.diagnosis.readers.rows import (
 from plumbline.checks.diagnosis.readers.training_args import read_pickled_options
 from plumbline.config.overrides import read_yaml
 from plumbline.errors import DataError, RecipeError
+from plumbline.records import Row, Rows, Values
 from plumbline.storage import SMALL, clear_read_errors, parse_json, read_text
 
 _IS_PAIR = re.compile("(?:eval/)?preference/")
@@ -46,7 +47,7 @@ _IS_PAIR = re.compile("(?:eval/)?preference/")
 def read_log(
     origin: str,
     path: Path | str,
-    rows: Sequence[Mapping[str, Any]],
+    rows: Rows,
     *,
     folder: Path | None,
     config: Mapping[str, Any],
@@ -124,10 +125,8 @@ def read_log(
     return history if folder is None else add_completions(history, read_beside(folder, parts))
 
 
-def _find_remarks(
-    rows: Sequence[Mapping[str, Any]], step: str, series: Mapping[str, Series]
-) -> Iterator[str]:
-    again, last = [list[Mapping[str, Any]]()], -FAR
+def _find_remarks(rows: Rows, step: str, series: Mapping[str, Series]) -> Iterator[str]:
+    again, last = [list[Row]()], -FAR
     for row in rows:
         at = as_number(row.get(step)) or 0.0
         if at < last:  # a resumed run logs steps again
@@ -185,7 +184,7 @@ def _weigh_parts(samples: list[Sample], history: History) -> list[Sample]:
     return [replace(one, reward=total(one, weights)) if one.parts else one for one in samples]
 
 
-def _unknown_columns_error(what: str, rows: Sequence[Mapping[str, Any]]) -> DataError:
+def _unknown_columns_error(what: str, rows: Rows) -> DataError:
     seen = list(dict.fromkeys(key for row in rows for key in row))
     shown = ", ".join(seen[:30]) + (f" and {len(seen) - 30} more" if len(seen) > 30 else "")
     named = {theirs: ours for theirs, ours in TABLE["series"].items() if isinstance(ours, str)}
@@ -222,13 +221,13 @@ _CARD = re.compile(r"^- (\w+): (\S+)[ \t]*$", re.MULTILINE)
 _CARD_YAML = re.compile(r"^```yaml\n(.{1,20000}?)\n```", re.MULTILINE | re.DOTALL)
 
 
-def config_beside(folder: Path) -> dict[str, Any]:
+def config_beside(folder: Path) -> Values:
     """The trainer's configuration in a folder; empty where there is none, or only that of a model.
 
     Raises:
         DataError: it cannot be read.
     """
-    config: dict[str, Any] = {}
+    config: Values = {}
     for file in [folder / name for name in _CONFIGS if (folder / name).is_file()]:
         try:
             with clear_read_errors(file):
@@ -265,10 +264,10 @@ def _parse_config(text: str, file: Path) -> Any:
     return {"lora_r": values["r"]} if isinstance(values, dict) and "r" in values else {}
 
 
-def _parse_card(text: str, file: Path) -> dict[str, Any]:
+def _parse_card(text: str, file: Path) -> Values:
     """The hyperparameters that transformers lists in a model's card, and the configuration that
     Axolotl puts there."""
-    found: dict[str, Any] = {}
+    found: Values = {}
     for block in _CARD_YAML.findall(text):
         with suppress(RecipeError):
             values = read_yaml(block, str(file), strict=False)

@@ -3,7 +3,7 @@
 The recipe is read as plain values, so that a run of another version can be looked at, too.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from plumbline.checks.diagnosis.history import Final, History, Kind, Sample
 from plumbline.checks.diagnosis.readers.rows import as_number, collect_series, find_series_name
 from plumbline.errors import DataError
 from plumbline.recipe import walk_leaves
+from plumbline.records import Row, Rows
 from plumbline.runs.evaluations import REFERENCE
 from plumbline.runs.record import STAGES, RunRecord, read_plain_recipe
 
@@ -59,9 +60,7 @@ def read(path: Path) -> list[History]:
     ]
 
 
-def start_history(
-    recipe: Mapping[str, Any], stage: str, rows: Sequence[Mapping[str, Any]] = ()
-) -> History:
+def start_history(recipe: Mapping[str, Any], stage: str, rows: Rows = ()) -> History:
     """A stage with its settings: the recipe's keys, and the steps that it was planned to have,
     where that is known.
 
@@ -114,7 +113,7 @@ def metric_namer(recipe: Mapping[str, Any]) -> Callable[[str], str | None]:
     return named
 
 
-def parse_sample(row: Mapping[str, Any]) -> Sample:
+def parse_sample(row: Row) -> Sample:
     """A row of samples.jsonl."""
     finish = row.get("finish")
     return Sample(

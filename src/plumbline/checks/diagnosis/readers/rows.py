@@ -14,14 +14,14 @@ import numpy as np
 from plumbline.checks.diagnosis.history import Kind, Series
 from plumbline.config.overrides import read_package_yaml
 from plumbline.errors import DataError
-from plumbline.records import FloatArray
+from plumbline.records import FloatArray, Row, Rows, Values
 
 TABLE = read_package_yaml(Path(__file__).with_name("names.yaml"))
 
 
 FAR = 1e15
 """No run has so many steps."""
-Row = TypeVar("Row")
+Line = TypeVar("Line")
 
 
 class _Ours(NamedTuple):
@@ -113,7 +113,7 @@ def find_series_name(name: str) -> str | None:
     return None if ours is None else ours.name
 
 
-def map_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+def map_settings(config: Mapping[str, Any]) -> Values:
     """What of a trainer's configuration is known here, by our keys; what is not a plain value is
     left out.
 
@@ -126,7 +126,7 @@ def map_settings(config: Mapping[str, Any]) -> dict[str, Any]:
         )
     )
     plain = (str, int, float, bool, type(None))
-    found: dict[str, Any] = {}
+    found: Values = {}
     for name, ours in TABLE["settings"].items():
         if name in flat and type(flat[name]) in plain and flat[name] is not None:
             found.setdefault(ours, flat[name])
@@ -158,7 +158,7 @@ def _flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
 
 
 def collect_series(
-    rows: Iterable[Mapping[str, Any]],
+    rows: Iterable[Row],
     name: Callable[[str], str | None] = find_series_name,
     step: str = "step",
     printed: bool = False,
@@ -321,7 +321,7 @@ NOTHING = frozenset({"", "none", "null", "na", "n/a", "-", "no log"})
 """Texts that say that there is nothing. "nan" is not among them: it may be what was logged."""
 
 
-def list_columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, None]:
+def list_columns(rows: Iterable[Row]) -> dict[str, None]:
     """Names of columns that hold something in some row, in order: neither nothing nor NaN."""
     found: dict[str, None] = {}
     for row in rows:
@@ -374,12 +374,12 @@ CLEAR = 0.3
 def _is_cross_entropy(series: Mapping[str, Series], marks: Sequence[str]) -> bool:
     """Whether a loss alone has a name of RL, no reward stands beside it, and it is always far above
     0."""
-    values = series["loss"].finite[1] if "loss" in series else np.empty(0)
+    values = series["loss"].finite_values if "loss" in series else np.empty(0)
     named = all(find_series_name(column) == "loss" for column in marks)
     return named and len(values) > 0 and bool(values.min() > 0 and np.median(values) > CLEAR)
 
 
-def mark_evaluation(row: Mapping[str, Any]) -> dict[str, Any]:
+def mark_evaluation(row: Row) -> Values:
     """A row with `eval_` before each metric where it is of an evaluation: TRL has logged some of
     these without it."""
     return (
@@ -389,7 +389,7 @@ def mark_evaluation(row: Mapping[str, Any]) -> dict[str, Any]:
     )
 
 
-def prefix_eval(row: Mapping[str, Any]) -> dict[str, Any]:
+def prefix_eval(row: Row) -> Values:
     """A row of an evaluation with `eval_` before each metric."""
 
     def named(key: str) -> str:
@@ -403,9 +403,7 @@ def prefix_eval(row: Mapping[str, Any]) -> dict[str, Any]:
     return {named(key): one for key, one in row.items()}
 
 
-def count_repeats(
-    rows: Iterable[Mapping[str, Any]], step: str = AT, *, otherwise: bool = False
-) -> int:
+def count_repeats(rows: Iterable[Row], step: str = AT, *, otherwise: bool = False) -> int:
     """How many rows say something of a step and a metric that a row before them spoke of.
 
     Args:
@@ -417,7 +415,9 @@ def count_repeats(
     count = 0
     for row in rows:
         known = {
-            (row.get(step), key): str(value) for key, value in row.items() if _is_metric(key, value)
+            (row.get(step), key): str(value)
+            for key, value in row.items()
+            if find_series_name(key) not in {None, "epoch"} and as_number(value) is not None
         }
         count += any(
             place in seen and not (otherwise and seen[place] == value)
@@ -427,16 +427,12 @@ def count_repeats(
     return count
 
 
-def _is_metric(key: str, value: Any) -> bool:
-    return find_series_name(key) not in {None, "epoch"} and as_number(value) is not None
-
-
 def is_step_of_total(value: Any) -> bool:
     """Whether it is written as ms-swift writes a step: 5/100."""
     return isinstance(value, str) and re.fullmatch(r"\d{1,12}/\d{1,12}", value) is not None
 
 
-def add_steps(rows: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], bool]:
+def add_steps(rows: Rows) -> tuple[list[Row], bool]:
     """Rows with their steps, and whether these were logged.
 
     They are those of the column that counts them, the last seen where a row has none; else the rows
@@ -446,7 +442,7 @@ def add_steps(rows: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]
     for key in dict.fromkeys(key for row in rows for key in row):
         spelled.setdefault(key.lower(), []).insert(0, key)
 
-    def step(row: Mapping[str, Any], name: str) -> float | None:
+    def step(row: Row, name: str) -> float | None:
         return next((_parse_step(row[key]) for key in spelled.get(name, ()) if key in row), None)
 
     column = next(
@@ -460,7 +456,7 @@ def add_steps(rows: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]
     if column is None:
         return [{AT: number, **row} for number, row in enumerate(rows, 1)], False
     last = 0.0
-    stepped: list[Mapping[str, Any]] = []
+    stepped: list[Row] = []
     for row in rows:
         own = step(row, column)
         own = step(row, "eval/global_step") if own is None else own  # OpenRLHF's evaluations
@@ -479,7 +475,9 @@ def _parse_step(value: Any) -> float | None:
     return number if number is not None and abs(number) < FAR else None
 
 
-def split_at_restarts(rows: Sequence[Row], place: Callable[[Row], float | None]) -> list[list[Row]]:
+def split_at_restarts(
+    rows: Sequence[Line], place: Callable[[Line], float | None]
+) -> list[list[Line]]:
     """Rows of each run, where their places begin again; of a few rows before another it is left
     out.
 
@@ -489,7 +487,7 @@ def split_at_restarts(rows: Sequence[Row], place: Callable[[Row], float | None])
         rows: in the order in which they were written.
         place: the step of a row, or the like; None where it has none.
     """
-    runs: list[list[Row]] = [[]]
+    runs: list[list[Line]] = [[]]
     first: float | None = None
     last = 0.0
     for row in rows:

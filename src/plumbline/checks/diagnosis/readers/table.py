@@ -35,7 +35,7 @@ from plumbline.checks.diagnosis.readers.rows import (
     take_only,
 )
 from plumbline.errors import DataError
-from plumbline.records import group_by_key
+from plumbline.records import Row, Rows, Values, group_by_key
 from plumbline.storage import BOM, clear_read_errors, read_json, read_text
 
 SUFFIXES = frozenset({".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".txt", ".log"})
@@ -122,7 +122,7 @@ def read_cells(lines: Sequence[Sequence[str]], path: Path, name: str) -> list[Hi
     return [replace(one, name=name or one.name) for one in _read_rows(rows, skipped, path)]
 
 
-def _read_rows(rows: Sequence[Mapping[str, Any]], skipped: int, path: Path) -> list[History]:
+def _read_rows(rows: Rows, skipped: int, path: Path) -> list[History]:
     runs = _split_runs(_mark_evaluations(_pivot_rows(_name_by_tag(rows, path))))
     refuse_many(len(runs), path)
     several = len(runs) > 1
@@ -150,7 +150,7 @@ def _read_rows(rows: Sequence[Mapping[str, Any]], skipped: int, path: Path) -> l
     ]
 
 
-def read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
+def read_lines(path: Path) -> tuple[list[Values], int]:
     """The objects of JSON lines, and how many lines are none (a last one may be half written).
 
     Raises:
@@ -176,9 +176,9 @@ def read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
     return rows, skipped
 
 
-def _flatten_row(row: Mapping[str, Any], levels: int = 4) -> dict[str, Any]:
+def _flatten_row(row: Row, levels: int = 4) -> Values:
     """A row whose metrics lie some levels deeper (verl's {"step": 1, "data": {...}}), as one."""
-    flat: dict[str, Any] = {}
+    flat: Values = {}
     for key, value in row.items():
         if isinstance(value, dict) and "_type" not in value and levels:
             within = key if key not in {"data", "metrics", "logs"} else ""
@@ -189,7 +189,7 @@ def _flatten_row(row: Mapping[str, Any], levels: int = 4) -> dict[str, Any]:
     return flat
 
 
-def _find_rows(value: Any, path: Path) -> list[dict[str, Any]]:
+def _find_rows(value: Any, path: Path) -> list[Values]:
     """A list of rows, bare or under some key, or columns with a list each, or {index: value} as
     pandas has it."""
     if isinstance(value, dict):
@@ -227,7 +227,7 @@ def _find_rows(value: Any, path: Path) -> list[dict[str, Any]]:
     return [_flatten_row(row) for row in value]
 
 
-def _parse_separated(path: Path) -> tuple[list[dict[str, Any]], int]:
+def _parse_separated(path: Path) -> tuple[list[Values], int]:
     """The rows of a CSV; how many lines are none, and how many cells of metrics no numbers: nobody
     reads either."""
     text = read_text(path).lstrip("\n")
@@ -251,11 +251,9 @@ def _parse_separated(path: Path) -> tuple[list[dict[str, Any]], int]:
     return _parse_cells(lines, mark, path)
 
 
-def _parse_cells(
-    lines: Sequence[Sequence[str]], mark: str, path: Path
-) -> tuple[list[dict[str, Any]], int]:
+def _parse_cells(lines: Sequence[Sequence[str]], mark: str, path: Path) -> tuple[list[Values], int]:
     header = [name.strip() for name in lines[0]]
-    rows: list[dict[str, Any]] = []
+    rows: list[Values] = []
     skipped, full = 0, True
     for line in lines[1:]:
         cells = [cell.strip() for cell in line]
@@ -295,7 +293,7 @@ def _strip_run_name(column: str) -> str:
     return column.rpartition(" - ")[2]
 
 
-def _split_runs(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+def _split_runs(rows: Rows) -> Mapping[str, Rows]:
     """The rows of each run, by its name: of a column that names runs, or of the names before W&B's
     columns.
 
@@ -329,19 +327,15 @@ def _split_runs(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Sequence[Mapp
     return of
 
 
-def _split_by_columns(
-    rows: Sequence[Mapping[str, Any]], given: Mapping[str, None]
-) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+def _split_by_columns(rows: Rows, given: Mapping[str, None]) -> Mapping[str, Rows]:
     """The rows of each run where columns that name runs tell rows of one step apart."""
     named = [key for wanted in _RUN for key in given if key.lower() == wanted]
     named += (texts := [key for key in given if key not in named and _names_things(key, rows)])
     stepped, counted = add_steps(rows)
-    of: dict[tuple[str, ...], Sequence[Mapping[str, Any]]] = {
-        (): stepped if counted else [{**row, AT: 0} for row in rows]
-    }
+    of: dict[tuple[str, ...], Rows] = {(): stepped if counted else [{**row, AT: 0} for row in rows]}
     clashes = count_repeats(of[()]) if named else 0
     for column in named if clashes else []:
-        finer: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+        finer: dict[tuple[str, ...], list[Row]] = {}
         for names, held in of.items():
             for row in held:
                 value = _as_text(row.get(column))
@@ -359,7 +353,7 @@ def _split_by_columns(
     return {", ".join(filter(None, names)): _drop_steps(held) for names, held in of.items()}
 
 
-def _drop_steps(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _drop_steps(rows: Rows) -> list[Row]:
     return [{key: value for key, value in row.items() if key != AT} for row in rows]
 
 
@@ -370,14 +364,14 @@ def _as_text(value: Any) -> str:
 _RANKS = re.compile(r"(?:local_)?(?:rank|gpu|device|worker|host|node|process)(?:_id|name)?")
 
 
-def _names_things(column: str, rows: Sequence[Mapping[str, Any]]) -> bool:
+def _names_things(column: str, rows: Rows) -> bool:
     """Whether a column holds a text in each row, and is not the number or the name of a machine."""
     return not _RANKS.fullmatch(column.lower()) and all(
         isinstance(row.get(column), str) and as_number(row[column]) is None for row in rows
     )
 
 
-def _split_restarts(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+def _split_restarts(rows: Rows) -> Mapping[str, Rows]:
     """The rows of each run where the steps begin again."""
     stepped, _ = add_steps(rows)
     if not count_repeats(stepped):
@@ -389,7 +383,7 @@ def _split_restarts(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Sequence[
     }
 
 
-def _mark_evaluations(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+def _mark_evaluations(rows: Rows) -> Rows:
     """Rows of evaluations under names of their own, where a column says which they are."""
     for column in [
         key for key in dict.fromkeys(key for row in rows for key in row) if key.lower() in _SPLIT
@@ -407,7 +401,7 @@ def _mark_evaluations(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str
     return rows
 
 
-def _name_by_tag(rows: Sequence[Mapping[str, Any]], path: Path) -> Sequence[Mapping[str, Any]]:
+def _name_by_tag(rows: Rows, path: Path) -> Rows:
     """Rows of one metric whose name stands in the file's (TensorBoard's download:
     `run-a-tag-train_reward.csv`)."""
     tag = path.stem.rpartition("tag-")[2]
@@ -420,7 +414,7 @@ def _name_by_tag(rows: Sequence[Mapping[str, Any]], path: Path) -> Sequence[Mapp
     return [{tag if key.lower() == "value" else key: row[key] for key in row} for row in rows]
 
 
-def _pivot_rows(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+def _pivot_rows(rows: Rows) -> Rows:
     """Rows of a long table (`step, tag, value`), the metrics of a step in one row; others as they
     are."""
     lower = {key.lower(): key for row in rows[:1] for key in row}
@@ -429,14 +423,14 @@ def _pivot_rows(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]
         return rows
     if not any(find_series_name(str(row.get(tag))) for row in rows):
         return rows
-    made: dict[tuple[Any, ...], dict[str, Any]] = {}
+    made: dict[tuple[Any, ...], Values] = {}
     for row in rows:
         rest = {key: row[key] for key in row if key.lower() in {"step", *_RUN} and key != tag}
         made.setdefault(tuple(rest.items()), rest)[str(row.get(tag))] = row.get(lower["value"])
     return list(made.values())
 
 
-def _drop_gaps(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _drop_gaps(rows: Rows) -> list[Row]:
     """Rows without the NaN that say "not logged here", as pandas fills them in; those that were
     logged stay.
 

@@ -19,6 +19,7 @@ from plumbline.checks.diagnosis.facts import (
     is_cut_from_start,
     is_every_step,
     is_sustained,
+    list_prompts,
     quote_sample,
     recent_median,
     reward_rises,
@@ -29,7 +30,12 @@ from plumbline.checks.diagnosis.facts import (
 from plumbline.checks.diagnosis.history import History, Sample, Series
 from plumbline.checks.diagnosis.rule import persisted, rule
 from plumbline.checks.diagnosis.rules.reward import LENGTH
-from plumbline.checks.diagnosis.trends import end_medians, finite_values, fit_trend
+from plumbline.checks.diagnosis.trends import (
+    end_medians,
+    fit_trend,
+    median,
+    tenth_of,
+)
 from plumbline.config.overrides import read_package_yaml
 from plumbline.runs.evaluations import REFERENCE
 
@@ -40,7 +46,7 @@ ENDING = 0.01
 """Share of cut answers, under which ends are still drawn."""
 
 
-@rule("length", needs=("completion_length",))
+@rule("length", "completion_length")
 def find_length(history: History) -> Iterator[Finding]:
     """The length of completions runs away or shrinks to nothing, and the reward with it or in spite
     of it.
@@ -48,13 +54,12 @@ def find_length(history: History) -> Iterator[Finding]:
     The first tenth of the steps against the last.
     """
     series = history["completion_length"]
-    values = finite_values(series.values)
+    values = series.finite_values
     if not has_enough_rows(series, LENGTH_ENOUGH):
         return
-    width = max(3, len(values) // 10)
-    first, last = end_medians(values, width)
+    first, last = end_medians(values, tenth_of(values))
     reward = fit_trend(history["reward"].values)
-    evidence = {"first": first, "last": last, "reward t": float(np.clip(reward.t, -99, 99))}
+    evidence = {"first": first, "last": last, "reward t": np.clip(reward.t, -99, 99)}
     if last > LENGTH_TIMES * max(first, 1) and last - first > 20:
         paid = (
             _follows_length(history)
@@ -63,20 +68,19 @@ def find_length(history: History) -> Iterator[Finding]:
         yield Finding(
             "warning" if paid or reward.t < 2 else "note",
             "grew",
-            since=int(series.steps[np.argmax(series.values > LENGTH_TIMES * max(first, 1))]),
-            evidence=evidence | {"earns more": bool(reward.t >= 2), "paid": bool(paid)},
+            since=series.steps[np.argmax(series.values > LENGTH_TIMES * max(first, 1))],
+            evidence=evidence | {"earns more": reward.t >= 2, "paid": paid},
             causes=unrefuted_causes(
-                history,
-                ("length-paid", lambda run: not (paid or _pays_length(run))),
-                ("charged-less", lambda _: paid),
-                ("end-unlearnt", lambda run: recent_median(run["frac_truncated"]) < ENDING),
+                ("length-paid", not (paid or _pays_length(history))),
+                ("charged-less", paid),
+                ("end-unlearnt", recent_median(history["frac_truncated"]) < ENDING),
             ),
         )
     elif first >= 5 and last < SHORT * first:
         yield Finding(
             "warning",
             "shrank",
-            since=int(series.steps[np.argmax(series.values < SHORT * first)]),
+            since=series.steps[np.argmax(series.values < SHORT * first)],
             evidence=evidence,
             causes=("short-paid", "early-end"),
         )
@@ -90,7 +94,7 @@ MOVED = 0.2
 LENGTH_PAID_ENOUGH = 64
 
 
-@rule("length-paid", needs=("samples",), live=False)
+@rule("length-paid", "samples", live=False)
 def find_length_paid(history: History) -> Iterator[Finding]:
     """Length is what is paid: within groups the reward follows it, and it moves.
 
@@ -139,7 +143,7 @@ WINDOW = 10
 
 @rule(
     "truncation",
-    needs=("frac_truncated|num_eos_tokens",),
+    "frac_truncated|num_eos_tokens",
     stops=lambda history, since: (
         persisted(30)(history, since) and fit_trend(history["frac_truncated"].values).t > -2
     ),
@@ -154,7 +158,7 @@ def find_truncation(history: History) -> Iterator[Finding]:
     if counted:  # how many answers end, of an unknown number: none at all says enough
         series = Series(ends.steps, (ends.values == 0) * 1.0)
     width = min(WINDOW, max(3, len(series) // 2))
-    last = finite_values(series.last(width).values)
+    last = series.last(width).finite_values
     if len(last) < 3 or (counted and len(series) < WINDOW):
         return
     share, first = float(last.mean()), float(np.nanmean(series.values[:width]))
@@ -167,8 +171,8 @@ def find_truncation(history: History) -> Iterator[Finding]:
             "not-cut",
             evidence={
                 "share": round(share, 3),
-                "longest": float(longest.max()),
-                "least longest": float(longest.min()),
+                "longest": longest.max(),
+                "least longest": longest.min(),
                 "limit": ceiling,
             },
             causes=("second-end",),
@@ -191,7 +195,7 @@ def find_truncation(history: History) -> Iterator[Finding]:
             if learns
             else "warning",
             "cut",
-            since=int(series.steps[np.argmax(series.values >= TRUNCATION_SOME)]),
+            since=series.steps[np.argmax(series.values >= TRUNCATION_SOME)],
             evidence={
                 "share": round(share, 3),
                 "steps": len(last),
@@ -226,10 +230,9 @@ def _pays_length(history: History, limit: float = LONGER) -> bool:
     """Whether longer answers earn more: by completions of a group, else where both rise."""
     if known := correlate_with_reward(history.samples, count_characters)[0]:
         return known > limit
-    rewards = ("reward", *(f"reward/{name}" for name in history.names("reward/")))
     return all(
         any(fit_trend(history[one].values).t > 2 for one in of)
-        for of in (rewards, ("completion_length", "frac_truncated"))
+        for of in (history.reward_names, ("completion_length", "frac_truncated"))
     )
 
 
@@ -242,7 +245,7 @@ def _follows_length(history: History) -> bool:
     """Whether a paid part that has its name of length rises, or a reward goes up and down with it
     from step to step."""
     length, known = history["completion_length"], fit_part_weights(history) or {}
-    for name in ("reward", *(f"reward/{one}" for one in history.names("reward/"))):
+    for name in history.reward_names:
         series, part = history[name], name.removeprefix("reward/")
         if LENGTH.search(part) and known.get(part, 0) > 0 and fit_trend(series.values).t > 2:
             return True
@@ -297,7 +300,7 @@ _REPEATED = re.compile(r"(.{1,12}?)\1{19,}", re.DOTALL)
 """The same one to twelve characters twenty times in a row."""
 
 
-@rule("degenerate-output", needs=("samples",), stops=persisted(30))
+@rule("degenerate-output", "samples", stops=persisted(30))
 def find_degenerate_output(history: History) -> Iterator[Finding]:
     """Completions that are no answers: empty, one sign over and over, or the same for every prompt.
 
@@ -349,14 +352,13 @@ def _degenerate_finding(
             "cheat": cheat,
             "example": quote_sample(found),
         },
-        samples=shorten_prompts([one.prompt for one in found]),
+        samples=list_prompts(found),
         about=kind,
         causes=unrefuted_causes(
-            history,
-            ("cheat", lambda _: not cheat),
-            ("broken-weights", lambda _: cheat or not broken),
-            ("template", lambda _: cheat or broken or not at_first),
-            ("nothing-tells", lambda _: cheat or broken or at_first),
+            ("cheat", not cheat),
+            ("broken-weights", cheat or not broken),
+            ("template", cheat or broken or not at_first),
+            ("nothing-tells", cheat or broken or at_first),
         ),
     )
 
@@ -367,7 +369,7 @@ def _has_broken_weights(history: History) -> bool:
     """
     gradient, entropy = (
         np.abs(history["grad_norm"].values),
-        finite_values(history["entropy"].values),
+        history["entropy"].finite_values,
     )
     return (
         any(
@@ -376,11 +378,7 @@ def _has_broken_weights(history: History) -> bool:
         )
         or recent_median(history["kl"]) > RAN_AWAY
         or (len(entropy) > 0 and recent_median(history["entropy"]) > entropy[0] + 1)
-        or bool(
-            (gradient > SPIKE * max(1.0, float(np.median(gradient)))).any()
-            if len(gradient)
-            else False
-        )
+        or bool((gradient > SPIKE * max(1.0, median(gradient))).any() if len(gradient) else False)
         or fit_trend(history["reward"].values).t < -2
     )
 
@@ -431,10 +429,7 @@ EARLY = 0.25
 """Of the run: later a solved prompt may well be answered in one way."""
 
 
-@rule(
-    "identical-samples",
-    needs=("samples",),
-)
+@rule("identical-samples", "samples")
 def find_identical_samples(history: History) -> Iterator[Finding]:
     """The completions of a group are one text from the first steps on: nothing is drawn, or all by
     one stream of draws.
@@ -458,8 +453,7 @@ def find_identical_samples(history: History) -> Iterator[Finding]:
         causes=("high-rate",)
         if collapsed
         else unrefuted_causes(
-            history,
-            ("temperature", lambda run: (run.settings.get("sampling.temperature") or 0) >= WARM),
+            ("temperature", (history.settings.get("sampling.temperature") or 0) >= WARM),
             "one-seed",
             "order-not-drawn",
         ),
@@ -484,7 +478,7 @@ USUAL = 0.05
 WRONG_LANGUAGE_LOOKED_AT = 400
 
 
-@rule("wrong-language", needs=("samples",))
+@rule("wrong-language", "samples")
 def find_wrong_language(history: History) -> Iterator[Finding]:
     """Completions in another language than the gold answers, or than those of the first steps.
 
@@ -518,7 +512,7 @@ def find_wrong_language(history: History) -> Iterator[Finding]:
                 "expected": sorted(expected),
                 "example": quote_sample(wrong),
             },
-            samples=shorten_prompts([one.prompt for one in wrong]),
+            samples=list_prompts(wrong),
             causes=("language-unpaid", "hardly-known"),
         )
 
@@ -575,7 +569,7 @@ _AFTER = re.compile(
 """An end, and then neither another one nor the beginning of a turn (of an episode of several)."""
 
 
-@rule("goes-on", needs=("samples",))
+@rule("goes-on", "samples")
 def find_goes_on(history: History) -> Iterator[Finding]:
     """Completions that go on after their end: the mark that ends a text is not one that stops the
     sampler.
@@ -592,6 +586,6 @@ def find_goes_on(history: History) -> Iterator[Finding]:
         "warning",
         since=found[0].step,
         evidence={"share": round(share, 3), "of": len(last), "example": quote_sample(found)},
-        samples=shorten_prompts([one.prompt for one in found]),
+        samples=list_prompts(found),
         causes=("mark-does-not-stop",),
     )

@@ -11,6 +11,7 @@ import numpy as np
 from plumbline.checks.check import Finding
 from plumbline.checks.diagnosis.facts import (
     has_logged_means,
+    list_prompts,
     reward_rises,
     samples_by_step,
     shorten_prompts,
@@ -18,7 +19,7 @@ from plumbline.checks.diagnosis.facts import (
 from plumbline.checks.diagnosis.history import History, Sample
 from plumbline.checks.diagnosis.rule import rule
 from plumbline.checks.diagnosis.rules.series import list_jumps
-from plumbline.checks.diagnosis.trends import fit_trend
+from plumbline.checks.diagnosis.trends import fit_trend, median
 from plumbline.records import FloatArray, IntArray, group_by_key
 
 SOME = 0.05
@@ -47,7 +48,7 @@ _MARKS = (
 """What only one template of chats has."""
 
 
-@rule("prompts", needs=("prompts|frac_prompts_truncated",))
+@rule("prompts", "prompts|frac_prompts_truncated")
 def find_prompts(history: History) -> Iterator[Finding]:
     """Prompts as a trainer stored them: begun twice, written by two templates, or cut.
 
@@ -55,7 +56,7 @@ def find_prompts(history: History) -> Iterator[Finding]:
     """
     prompts = list(dict.fromkeys(one.prompt for one in history.samples))
     series = history["frac_prompts_truncated"]
-    cut = series.finite[1]
+    cut = series.finite_values
     if len(cut) and cut.mean() >= SOME:
         yield _cut_finding("as-long-as-the-limit", float(cut.mean()), [])
     if len(prompts) < 8:
@@ -152,7 +153,7 @@ IN_ORDER = 16
 is no chance."""
 
 
-@rule("repeated-prompts", needs=("samples",))
+@rule("repeated-prompts", "samples")
 def find_repeated_prompts(history: History) -> Iterator[Finding]:
     """Prompts that come again before the others came: a resume that began the data again,
     duplicates, file order.
@@ -162,7 +163,7 @@ def find_repeated_prompts(history: History) -> Iterator[Finding]:
     """
     by_step = _prompts_by_step(history)
     draws = Counter(prompt for prompts in by_step.values() for prompt in prompts)
-    total, epochs = sum(draws.values()), history["epoch"].finite[1][-1:].tolist()
+    total, epochs = sum(draws.values()), history["epoch"].finite_values[-1:].tolist()
     if 1 < len(draws) < FEW and total >= OFTEN * len(draws) and _has_all_samples(history):
         yield _few_prompts_finding(history, len(draws), total // len(draws))
         return
@@ -171,7 +172,7 @@ def find_repeated_prompts(history: History) -> Iterator[Finding]:
         counts = list(draws.values())
         # Not all trainers mean the same by an epoch, and rows that were made by chance come twice:
         # then all prompts come about equally often.
-        often = usual = int(2 * np.median(counts))
+        often = usual = int(2 * median(counts))
         if epochs:
             allowed = ceil(round(epochs[0], 3))
             usual = min(usual, ANOTHER * allowed + 1)
@@ -260,7 +261,7 @@ OVERLAP_SOME = 0.05
 """Share of the prompts that are evaluated on, below which they may be common ones of two sets."""
 
 
-@rule("overlap", needs=("samples", "finals|evaluated"), live=False)
+@rule("overlap", "samples", "finals|evaluated", live=False)
 def find_overlap(history: History) -> Iterator[Finding]:
     """Examples that were trained on and evaluated on.
 
@@ -320,7 +321,7 @@ LENGTHS_ENOUGH = 20
 """Logged mean lengths of prompts."""
 
 
-@rule("data-order", needs=("prompts|prompt_length",), live=False)
+@rule("data-order", "prompts|prompt_length", live=False)
 def find_data_order(history: History) -> Iterator[Finding]:
     """Prompts sorted by their kind or by their length: what is learnt early and late is not the
     same.
@@ -379,7 +380,7 @@ def _sorted_finding(
             "kinds": None if kinds is None else int(kinds.max()) + 1,
             "share explained" if kinds is not None else "correlation": round(share, 3),
         },
-        samples=shorten_prompts([one.prompt for one in (*rows[:1], *rows[-1:])]),
+        samples=list_prompts((*rows[:1], *rows[-1:])),
         causes=("file-order", "curriculum"),
     )
 
@@ -429,7 +430,7 @@ LITTLE = 0.2
 """Of an epoch; one team's log stopped at 0.135."""
 
 
-@rule("coverage", needs=("epoch",), live=False)
+@rule("coverage", "epoch", live=False)
 def find_coverage(history: History) -> Iterator[Finding]:
     """How much of the data a run has seen: a plateau on a seventh of the prompts is no ceiling.
 
@@ -441,16 +442,16 @@ def find_coverage(history: History) -> Iterator[Finding]:
         return
     for task in history.names("epoch/") or [""]:
         series = history[f"epoch/{task}" if task else "epoch"]
-        values = series.finite[1]
+        values = series.finite_values
         if not len(values) or values[-1] >= LITTLE:
             continue
         whole = round(history.last_step / max(float(values[-1]), 1e-9))
         yield Finding(
             "note",
-            since=int(series.steps[-1]),
+            since=series.steps[-1],
             evidence={
                 "part of the data": task,
-                "epochs": float(values[-1]),
+                "epochs": values[-1],
                 "steps": history.last_step,
                 "steps for an epoch": whole,
             },
@@ -463,7 +464,7 @@ USUAL = 0.6
 """Share of the windows that must have one length."""
 
 
-@rule("window-cut", needs=("reward", "loss"))
+@rule("window-cut", "reward", "loss")
 def find_window_cut(history: History) -> Iterator[Finding]:
     """A resume within a window of rollouts: what was drawn for several steps is lost, and drawn
     again by other weights.
@@ -490,8 +491,8 @@ def find_window_cut(history: History) -> Iterator[Finding]:
         evidence={
             "window": usual,
             "cut": len(at),
-            "at": int(reward[short[0]]),
-            "used": int(apart[short[0]]),
+            "at": reward[short[0]],
+            "used": apart[short[0]],
         },
         causes=("checkpoint-in-window",),
     )

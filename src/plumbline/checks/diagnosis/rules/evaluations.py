@@ -22,7 +22,7 @@ from plumbline.checks.diagnosis.facts import (
 )
 from plumbline.checks.diagnosis.history import Final, History
 from plumbline.checks.diagnosis.outcome import MATTERS, RewardOutcome, measure_outcome
-from plumbline.checks.diagnosis.rule import rule
+from plumbline.checks.diagnosis.rule import BOTH, rule
 from plumbline.checks.diagnosis.rules.policy import pair_stage_evaluations
 from plumbline.checks.diagnosis.rules.steps import (
     ADAPTERS,
@@ -34,13 +34,14 @@ from plumbline.checks.diagnosis.trends import (
     block_kendall_z,
     end_means,
     end_medians,
-    finite_values,
     fit_trend,
     is_moving,
     max_magnitude,
     measure_shift,
+    median,
     standard_error_of_mean,
     step_deviation,
+    tenth_of,
 )
 from plumbline.errors import IncomparableError
 from plumbline.evaluation.comparison import compare
@@ -58,7 +59,7 @@ FEW = 50
 as a regression)."""
 
 
-@rule("gain", needs=("finals",), kinds=("rl", "sft"), live=False)
+@rule("gain", "finals", kinds=BOTH, live=False)
 def find_gain(history: History) -> Iterator[Finding]:
     """What the stage changed, against what its evaluation can tell from noise.
 
@@ -86,9 +87,8 @@ def find_gain(history: History) -> Iterator[Finding]:
         }
         if way == "fall":
             causes = unrefuted_causes(
-                history,
-                ("control", lambda run: not run.settings.get("controls.shuffle_advantages")),
-                ("high-rate", reward_rises),
+                ("control", not history.settings.get("controls.shuffle_advantages")),
+                ("high-rate", reward_rises(history)),
                 "other-goal",
             )
             yield Finding("warning", "lower", evidence=evidence, causes=causes)
@@ -118,7 +118,7 @@ LONGER, SHARE_OF_RISE = 2.0, 0.25
 rises by if it follows it."""
 
 
-@rule("eval-disagrees", needs=("reward", "eval/"))
+@rule("eval-disagrees", "reward", "eval/")
 def find_eval_disagrees(history: History) -> Iterator[Finding]:
     """The evaluation falls and the training reward does not: what is paid is not what is wanted, or
     not there.
@@ -150,9 +150,9 @@ def find_eval_disagrees(history: History) -> Iterator[Finding]:
             "training first": train.first,
             "training last": train.last,
             "order z": round(order, 1),
-            "best step": int(steps[best]),
-            "best": float(values[best]),
-            "last": float(values[-1]),
+            "best step": steps[best],
+            "best": values[best],
+            "last": values[-1],
         }
         after = fit_trend(history["reward"].since(int(steps[best])).values)
         held = came is not None and not came.alike and not came.worse and after.t > -2
@@ -161,14 +161,13 @@ def find_eval_disagrees(history: History) -> Iterator[Finding]:
                 yield Finding(
                     "warning",
                     "eval-disagrees" if rises else "falls-alone",
-                    since=int(steps[best]),
+                    since=steps[best],
                     evidence=evidence,
                     about=name,
                     causes=unrefuted_causes(
-                        history,
                         "cheat",
-                        ("learnt-by-heart", lambda run: 0 < recent_median(run["epoch"]) < 1),
-                        ("other-prompts", lambda run: not 0 < recent_median(run["epoch"]) < 1),
+                        ("learnt-by-heart", 0 < recent_median(history["epoch"]) < 1),
+                        ("other-prompts", not 0 < recent_median(history["epoch"]) < 1),
                     ),
                 )
             stands.append(False)
@@ -176,15 +175,15 @@ def find_eval_disagrees(history: History) -> Iterator[Finding]:
         noise = _step_scatter(values) * (2 / max(third, 1)) ** 0.5
         first, last = end_means(values, third)
         stands.append(third > 2 and last - first + 2 * noise < SHARE_OF_RISE * gain * abs(last))
-    length = finite_values(history["completion_length"].values)
-    tenth = max(3, len(length) // 10)
+    length = history["completion_length"].finite_values
+    tenth = tenth_of(length)
     if rises and stands and all(stands) and len(length) > 2 * tenth:
         short, long = end_medians(length, tenth)
         if (times := long / max(short, 1.0)) > LONGER:
             yield Finding(
                 "warning",
                 "longer-only",
-                since=int(steps[third]),
+                since=steps[third],
                 evidence=evidence | {"longer": times, "first": float(first), "last": float(last)},
                 about=name,
                 causes=("length-paid",),
@@ -218,7 +217,7 @@ WORSE, TEXTS_ENOUGH, TEXTS_SURE = 0.4, 5, 2.0
 their order."""
 
 
-@rule("perplexity", needs=("text_nll", "reward"))
+@rule("perplexity", "text_nll", "reward")
 def find_worse_texts(history: History) -> Iterator[Finding]:
     """Texts that are no training texts become less likely while the reward does not fall: what is
     learnt costs the language.
@@ -233,10 +232,10 @@ def find_worse_texts(history: History) -> Iterator[Finding]:
     if values[-2:].min() > values[best] + WORSE and block_kendall_z(values) > TEXTS_SURE:
         yield Finding(
             "warning",
-            since=int(steps[best]),
+            since=steps[best],
             evidence={
-                "best": float(np.exp(values[best])),
-                "last": float(np.exp(values[-1])),
+                "best": np.exp(values[best]),
+                "last": np.exp(values[-1]),
                 "training first": came.first,
                 "training last": came.last,
             },
@@ -247,7 +246,7 @@ def find_worse_texts(history: History) -> Iterator[Finding]:
 FAR = 0.1
 
 
-@rule("decoding", needs=("finals",), kinds=("rl", "sft"), live=False)
+@rule("decoding", "finals", kinds=BOTH, live=False)
 def find_decoding(history: History) -> Iterator[Finding]:
     """What is sampled and what is greedy tell two stories, or stages were asked in two ways.
 
@@ -264,23 +263,22 @@ def find_decoding(history: History) -> Iterator[Finding]:
             change = compare(greedy.evaluation, sampled.evaluation).difference
         except IncomparableError:
             continue
-        if min(abs(change.low), abs(change.high)) > FAR and change.low * change.high > 0:
-            better = "sampled" if change.mean > 0 else "greedy"
+        low, high = sorted(map(abs, (change.low, change.high)))
+        if low > FAR and change.excludes_zero:
+            better = change.mean > 0
             yield Finding(
-                "warning" if better == "sampled" else "note",
-                "sampled-earns-more" if better == "sampled" else "greedy-earns-more",
+                "warning" if better else "note",
+                "sampled-earns-more" if better else "greedy-earns-more",
                 evidence={
-                    "where": f"{task} {split}".strip(),
+                    "where": sampled.where,
                     "greedy": greedy.evaluation.mean_reward,
                     "sampled": sampled.evaluation.mean_reward,
                     "difference": abs(change.mean),
-                    "low": min(abs(change.low), abs(change.high)),
-                    "high": max(abs(change.low), abs(change.high)),
+                    "low": low,
+                    "high": high,
                     "n": change.n,
                 },
-                causes=("greedy-ends", "wrong-default")
-                if better == "sampled"
-                else ("high-temperature",),
+                causes=("greedy-ends", "wrong-default") if better else ("high-temperature",),
             )
     yield from _compare_sampling(history)
 
@@ -289,7 +287,7 @@ def _compare_sampling(history: History) -> Iterator[Finding]:
     stages = group_by_key(
         ((one.task, one.split, one.mode), one) for one in history.finals if one.evaluation.sampling
     )
-    for (task, split, mode), found in stages.items():
+    for (*_, mode), found in stages.items():
         settings = [one.evaluation.sampling for one in found]
         differing = sorted(
             {
@@ -305,7 +303,7 @@ def _compare_sampling(history: History) -> Iterator[Finding]:
                 "two-ways",
                 evidence={
                     "mode": mode,
-                    "where": f"{task} {split}".strip(),
+                    "where": found[0].where,
                     "keys": differing,
                     "stages": [one.stage for one in found],
                 }
@@ -344,7 +342,7 @@ PLATEAU_TOP = 0.95
 """Of the most that can be earned, where that is known."""
 
 
-@rule("plateau", needs=("reward",), live=False)
+@rule("plateau", "reward", live=False)
 def find_plateau(history: History) -> Iterator[Finding]:
     """The evaluation stopped rising: since when, and what else ended there.
 
@@ -353,8 +351,7 @@ def find_plateau(history: History) -> Iterator[Finding]:
     far below it.
     """
     name = "eval/reward" if len(history["eval/reward"]) >= PLATEAU_ENOUGH else "reward"
-    series = history[name]
-    steps, values = series.finite
+    steps, values = history[name].finite
     if len(values) < (PLATEAU_ENOUGH if name != "reward" else 5 * PLATEAU_ENOUGH):
         return
     places = np.arange(len(values))
@@ -385,7 +382,7 @@ def find_plateau(history: History) -> Iterator[Finding]:
             "series": name,
             "first": float(start),
             "plateau": level,
-            "steps since": int(steps[-1] - at),
+            "steps since": steps[-1] - at,
             **figures,
         },
         causes=tuple(figures) or ("limit",),
@@ -437,7 +434,7 @@ EVAL_NOISE_SURE = 2.0
 points or more."""
 
 
-@rule("eval-noise", needs=("eval/reward",), live=False)
+@rule("eval-noise", "eval/reward", live=False)
 def find_eval_noise(history: History) -> Iterator[Finding]:
     """An evaluation that moves more from one time to the next than it rose: it cannot say which
     checkpoint is the best.
@@ -445,7 +442,7 @@ def find_eval_noise(history: History) -> Iterator[Finding]:
     Of the main evaluation: how far its last third is above its first, in standard deviations of a
     point.
     """
-    values = finite_values(history["eval/reward"].values)
+    values = history["eval/reward"].finite_values
     if len(values) < EVAL_NOISE_ENOUGH:
         return
     third = len(values) // 3
@@ -454,7 +451,7 @@ def find_eval_noise(history: History) -> Iterator[Finding]:
     if (
         noise < STILL_NOISE * max_magnitude(values)
         or abs(rise) > EVAL_NOISE_SURE * noise
-        or values.max() - np.median(values) < noise
+        or values.max() - median(values) < noise
     ):
         return
     yield Finding(
@@ -463,7 +460,7 @@ def find_eval_noise(history: History) -> Iterator[Finding]:
             "scatter": noise,
             "rise": rise,
             "points": len(values),
-            "best": float(values.max()),
+            "best": values.max(),
         },
         causes=("few-examples", "sampled-answers"),
     )
@@ -475,7 +472,7 @@ HALF = 0.5
 weak model little."""
 
 
-@rule("no-better", needs=("finals",), kinds=("rl", "sft"), live=False)
+@rule("no-better", "finals", kinds=BOTH, live=False)
 def find_no_better(history: History) -> Iterator[Finding]:
     """A trained model that earns no more than a baseline that knows nothing.
 
@@ -544,7 +541,7 @@ LARGE = 0.1
 PART_LOST_ENOUGH = 20
 
 
-@rule("part-lost", needs=("finals",), kinds=("rl", "sft"), live=False)
+@rule("part-lost", "finals", kinds=BOTH, live=False)
 def find_part_lost(history: History) -> Iterator[Finding]:
     """The reward rose on held-out examples, and one of its parts fell: what was won was paid with
     something else.
@@ -604,7 +601,7 @@ LATE, SEEN = 5, 0.1
 before is unseen."""
 
 
-@rule("no-rise", needs=("reward",), live=False)
+@rule("no-rise", "reward", live=False)
 def find_no_rise(history: History) -> Iterator[Finding]:
     """The reward did not rise, and no other finding says why: what the figures make likely.
 
@@ -620,18 +617,18 @@ def find_no_rise(history: History) -> Iterator[Finding]:
         return
     if fit_trend(history["eval/reward"].values).t > 3:
         return
-    spread = finite_values(history["reward_std"].values)
-    scale = (float(np.median(spread)) if len(spread) else 0.0) or abs(came.first)
+    spread = history["reward_std"].finite_values
+    scale = (median(spread) if len(spread) else 0.0) or abs(came.first)
     near = highest is None and NO_RISE_TOP <= came.first <= 1
     flat = came.change.high < MATTERS * scale and not near
     steps = history["reward"].steps
-    late = bool(steps[0] > max(LATE * np.median(np.diff(steps)), SEEN * steps[-1]))
+    late = bool(steps[0] > max(LATE * median(np.diff(steps)), SEEN * steps[-1]))
     seen, possible = dict(_causes_seen(history)), dict(_causes_possible(history, came))
     still = {} if near or late else _find_standstill(history, came, scale)
     yield Finding(
         "warning" if still or (flat and not late and came.change.n >= LONG) else "note",
         "nothing-moves" if still else "no-rise",
-        since=int(steps[0]),
+        since=steps[0],
         evidence={
             "first": came.first,
             "last": came.last,
@@ -672,7 +669,7 @@ def _find_standstill(history: History, came: RewardOutcome, scale: float) -> dic
         return {}
     levels = {}
     for name, most in STANDSTILL.items():
-        values = finite_values(history[name].values)
+        values = history[name].finite_values
         if len(values) >= STANDSTILL_LONG:
             third, levels[name] = len(values) // 3, float(values.mean())
             change = measure_shift(values, third, third).interval
@@ -683,7 +680,7 @@ def _find_standstill(history: History, came: RewardOutcome, scale: float) -> dic
 
 def _has_bfloat16_norms(history: History) -> bool:
     """Whether all gradient norms are numbers of bfloat16: so are gradients, and their weights."""
-    values = finite_values(history["grad_norm"].values)
+    values = history["grad_norm"].finite_values
     single = values.astype(np.float32)
     exact = (single == values) & (single.view(np.uint32) & 0xFFFF == 0)
     return len(set(values.tolist())) >= WINDOW and bool(exact.all())
@@ -717,7 +714,7 @@ def _causes_seen(history: History) -> Iterator[tuple[str, Any]]:
 def _causes_possible(history: History, came: RewardOutcome) -> Iterator[tuple[str, float]]:
     """Codes of what may be so in sound runs, too, each with its figure."""
     highest = highest_learning_rate(history)
-    noise = standard_error_of_mean(finite_values(history["reward"].values), 1)
+    noise = standard_error_of_mean(history["reward"].finite_values, 1)
     if noise > 0.1 * max(abs(came.first), abs(came.last)):
         yield "scatter", noise
     if (
@@ -728,7 +725,7 @@ def _causes_possible(history: History, came: RewardOutcome) -> Iterator[tuple[st
         yield "rate-if-adapter", highest
 
 
-@rule("unfinished", needs=("loss|reward|learning_rate",), kinds=("rl", "sft"), live=False)
+@rule("unfinished", "loss|reward|learning_rate", kinds=BOTH, live=False)
 def find_unfinished(history: History) -> Iterator[Finding]:
     """A run that ended before its steps did.
 

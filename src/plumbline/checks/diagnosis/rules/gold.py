@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from plumbline.checks.check import Finding
+from plumbline.checks.diagnosis.facts import part_names
 from plumbline.checks.diagnosis.history import History, Sample
 from plumbline.checks.diagnosis.rule import rule
 from plumbline.tasks.text.lenient_json import read_json
@@ -52,7 +53,7 @@ _MARKUP = re.compile(r"</?\w{1,20}>|\\boxed")
 _UNIT = re.compile(r"(.*\d) ?([a-zµ°²³/]{1,12})", re.IGNORECASE)
 
 
-@rule("gold-unpaid", needs=("golds",), live=False)
+@rule("gold-unpaid", "golds", live=False)
 def find_gold_unpaid(history: History) -> Iterator[Finding]:
     """Answers that are the gold answer, read as they are meant, and earn nothing: a reader of
     answers rejects them.
@@ -176,7 +177,7 @@ def _find_other_number(samples: Sequence[Sample]) -> Finding | None:
     if len(read) < GOLD_UNPAID_ENOUGH:
         return None
     right, *fits = np.array([fits for _, fits in read]).T
-    for name in sorted({name for one in samples for name in one.parts}) or [""]:
+    for name in part_names(samples):
         rewards = np.array([read_reward(one, name) for one, _ in read])
         paid = rewards > (rewards.min() + rewards.max()) / 2
         for which, fit in zip(("first", "last"), fits, strict=True):
@@ -191,9 +192,9 @@ def _find_other_number(samples: Sequence[Sample]) -> Finding | None:
                     "other-number",
                     since=rows[0].step,
                     evidence={
-                        "right": int(right.sum()),
+                        "right": right.sum(),
                         "earn nothing": len(rows),
-                        "wrong": int(wrong.sum()),
+                        "wrong": wrong.sum(),
                         "number": which,
                     },
                     about=name,
@@ -223,7 +224,7 @@ writing."""
 _WORD = re.compile(r"[^\W\d_]+")
 
 
-@rule("writing-unpaid", needs=("samples", "reward"), live=False)
+@rule("writing-unpaid", "samples", "reward", live=False)
 def find_writing_unpaid(history: History) -> Iterator[Finding]:
     """Answers to one prompt that differ in case, blanks, punctuation or the writing of a number
     alone, of which one earns everything and the other nothing; no gold answer is needed.
@@ -234,7 +235,7 @@ def find_writing_unpaid(history: History) -> Iterator[Finding]:
     if history.has("golds"):
         return
     samples = history.samples[:: -(-len(history.samples) // GOLD_UNPAID_LOOKED_AT) or 1]
-    names = sorted({name for one in samples for name in one.parts}) or [""]
+    names = part_names(samples)
     styles = [_style_of(one.text) for one in samples]
     keys = [(one.prompt, _content_of(one.text)) for one in samples]
     paid = {name: _paid_in_full(samples, name) for name in names}
@@ -328,7 +329,7 @@ def _find_shuffled_rewards(right: Sequence[Sample], wrong: Sequence[Sample]) -> 
     yield Finding(
         "warning",
         "no-more-than-others",
-        evidence={"difference": float(np.mean(gaps)), "groups": len(gaps)},
+        evidence={"difference": np.mean(gaps), "groups": len(gaps)},
         causes=("order-lost", "pays-else"),
     )
 
@@ -349,7 +350,7 @@ def _parts_paying_right_answers(
     where none does."""
     if min(len(right), len(wrong)) < GOLD_UNPAID_ENOUGH:
         return {}
-    names = sorted({name for one in right for name in one.parts}) or [""]
+    names = part_names(right)
     found: dict[str, float] = {}
     for name in names:
         values = [value for one in (*right, *wrong) if np.isfinite(value := read_reward(one, name))]
@@ -368,7 +369,7 @@ def _parts_paying_right_answers(
 def read_reward(one: Sample, name: str) -> float:
     """Of a part, or of the whole; what is not known is NaN, which is not below anything."""
     value = one.parts.get(name) if name else one.reward
-    return float("nan") if value is None else value
+    return np.nan if value is None else value
 
 
 def _quote_end(text: str) -> str:

@@ -15,8 +15,8 @@ from plumbline.checks.diagnosis.facts import (
     count_characters,
     fit_part_weights,
     has_enough_rows,
+    list_prompts,
     reward_rises,
-    shorten_prompts,
 )
 from plumbline.checks.diagnosis.history import History, Sample, Series
 from plumbline.checks.diagnosis.outcome import MATTERS, RewardOutcome, measure_outcome
@@ -107,7 +107,7 @@ class Sign:
     """Whether it is enough without another one."""
 
 
-@rule("reward-hacking", needs=("reward", "samples|correctness/|reward/"), live=False)
+@rule("reward-hacking", "reward", "samples|correctness/|reward/", live=False)
 def find_reward_hacking(history: History) -> Iterator[Finding]:
     """The reward rises for sure, and what it stands for falls, stays, or gives way to a trick.
 
@@ -146,7 +146,7 @@ def find_reward_hacking(history: History) -> Iterator[Finding]:
             "still": [one.name for one in signs if not one.figures],
             "onsets": {one.name: one.onset for one in signs},
         },
-        samples=shorten_prompts([one.prompt for one in best]),
+        samples=list_prompts(best),
         about=" and ".join(one.name for one in signs),
         causes=tuple(one.name for one in signs if one.figures),
         shown=not sure,
@@ -175,13 +175,12 @@ def _logged_correctness(history: History, came: RewardOutcome) -> Iterator[Corre
     unknown weights."""
     for name in history.names("correctness/"):
         series = history[f"correctness/{name}"]
-        if len(finite_values(series.values)):
+        if len(series.finite_values):
             yield Correctness(name, series, *_still_bounds(history, came, series))
     known = fit_part_weights(history)
     highest = max(map(abs, (known or {}).values()), default=0.0)
-    for name in history.names("reward/"):
-        series = history[f"reward/{name}"]
-        values = finite_values(series.values)
+    for name, series in history.parts.items():
+        values = series.finite_values
         if MEASURED.search(name) or not len(values) or not 0 < max_magnitude(values) <= 1:
             continue
         none = 0 <= values.mean() < NOTHING * min(1.0, came.last)
@@ -194,7 +193,7 @@ def _still_bounds(history: History, came: RewardOutcome, series: Series) -> tupl
     """A rise of a logged scalar that is none beside that of the reward, -inf where none may be
     asked for; and the level of a rate that is none."""
     # of the reward's height
-    values, gained = finite_values(series.values), MATTERS * came.change.mean / came.matters
+    values, gained = series.finite_values, MATTERS * came.change.mean / came.matters
     scale = max_magnitude(values)
     rate = values.min() >= 0 and not 1 + EQUAL < scale < PERCENT
     scale = (1.0 if scale < PERCENT else 100.0) if rate else scale
@@ -314,9 +313,9 @@ def _early_deviation(steps: Steps, value: Callable[[Sample], float | None]) -> f
 def _find_signs(history: History, came: RewardOutcome, steps: Steps) -> Iterator[Sign]:
     """Signs of the texts; but for copies none where answers heed the prompt more than at first, or
     it is not known."""
-    known, parts = fit_part_weights(history) or {}, history.names("reward/")
+    known, parts = fit_part_weights(history) or {}, history.parts
     for name in filter(ORACLE.search, parts if len(parts) > 1 else ()):
-        part = _measure_rise(history, history[f"reward/{name}"])
+        part = _measure_rise(history, parts[name])
         if part is not None and known.get(name, 1.0) * part.change.high < STAYED * came.change.mean:
             yield Sign(name, {}, _find_onset(history["reward"]), alone=False)
     texts = [one for these in steps.values() for one in these]
@@ -398,12 +397,11 @@ def _sample_steps(samples: Sequence[Sample]) -> Steps:
 
 def _mean_by_step(steps: Steps, value: Callable[[Sample], float]) -> Series:
     """The mean over the answers of each step that have a value."""
-    values = [
-        [number for one in these if np.isfinite(number := value(one))] for these in steps.values()
-    ]
-    return Series(
-        np.array(list(steps)), np.array([np.mean(these) if these else np.nan for these in values])
-    )
+    known = {
+        step: [number for one in these if np.isfinite(number := value(one))] or [np.nan]
+        for step, these in steps.items()
+    }
+    return Series.of_means(known)
 
 
 def _early_count(count: int) -> int:
@@ -413,8 +411,9 @@ def _early_count(count: int) -> int:
 def _first_and_last(values: FloatArray) -> tuple[float, float]:
     """The means of the first tenth and of the last fifth; NaN where there is none."""
     early, late = values[: _early_count(len(values))], values[-max(4, len(values) // 5) :]
-    known = [part[np.isfinite(part)] for part in (early, late)]
-    first, last = (float(part.mean()) if len(part) else float("nan") for part in known)
+    first, last = (
+        float(part.mean()) if len(part) else np.nan for part in map(finite_values, (early, late))
+    )
     return first, last
 
 
@@ -462,7 +461,7 @@ def _mean_overlaps(these: Sequence[Sample]) -> tuple[float, float]:
     for place, (one, bag) in enumerate(zip(these, bags, strict=True)):
         for other, beside in zip(these[:place], bags[:place], strict=True):
             found[one.prompt != other.prompt].append(len(bag & beside) / len(bag | beside))
-    within, across = (float(np.mean(part)) if part else float("nan") for part in found)
+    within, across = (float(np.mean(part)) if part else np.nan for part in found)
     return within, across
 
 

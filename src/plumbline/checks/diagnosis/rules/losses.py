@@ -21,6 +21,7 @@ from plumbline.checks.diagnosis.trends import (
     end_medians,
     finite_values,
     measure_shift,
+    median,
     start_of_last_stretch,
 )
 from plumbline.records import FloatArray
@@ -37,11 +38,7 @@ LEARNT = 1e-3
 """A loss under which no gradient is to be expected."""
 
 
-@rule(
-    "no-gradient",
-    needs=("grad_norm", "loss"),
-    kinds=("sft",),
-)
+@rule("no-gradient", "grad_norm", "loss", kinds=("sft",))
 def find_no_gradient(history: History) -> Iterator[Finding]:
     """Supervised training without a gradient: nothing is trained, whatever the loss is.
 
@@ -54,12 +51,12 @@ def find_no_gradient(history: History) -> Iterator[Finding]:
     start = int(gradient.steps[0]) if share >= MOST else start_of_last_stretch(gradient.steps, none)
     if start is None or none.sum() < ROWS or len(gradient.since(start)) < max(ROWS, len(none) // 5):
         return
-    there = finite_values(loss.since(start).values)
-    if not len(there) or float(np.median(np.abs(there))) < LEARNT:
+    there = loss.since(start).finite_values
+    if not len(there) or median(np.abs(there)) < LEARNT:
         return  # `sft-loss` says so
     evidence = {
         "share of steps": round(share, 3),
-        "loss there": float(np.median(there)),
+        "loss there": median(there),
         "logged steps": len(none),
         "from a step on": share < MOST,
     }
@@ -73,7 +70,7 @@ def _is_falling(loss: FloatArray) -> bool:
     """Whether a loss falls, by the order of its blocks or by its thirds."""
     third = max(1, len(loss) // 3)
     first, last = end_means(loss, third)
-    clear = first - last > FALLS * float(np.median(np.abs(np.diff(loss)))) / third**0.5
+    clear = first - last > FALLS * median(np.abs(np.diff(loss))) / third**0.5
     return (clear and last < SOME * first) or block_kendall_z(loss) < -FALLS
 
 
@@ -84,7 +81,7 @@ AGAIN, FLAT, SURELY = 2.0, 0.01, 50
 have fallen by all the same, and rows for a warning."""
 
 
-@rule("no-fall", needs=("loss",), kinds=("sft",), live=False)
+@rule("no-fall", "loss", kinds=("sft",), live=False)
 def find_no_fall(history: History) -> Iterator[Finding]:
     """Supervised training whose loss stands still: no fall of a tenth is possible, and none is
     sure.
@@ -92,8 +89,8 @@ def find_no_fall(history: History) -> Iterator[Finding]:
     A note, because what a model knows already stands still, too; a warning where the texts came
     twice.
     """
-    loss = finite_values(history["loss"].values)
-    if len(loss) < STANDS or history.has("preference/") or float(np.median(np.abs(loss))) < LEARNT:
+    loss = history["loss"].finite_values
+    if len(loss) < STANDS or history.has("preference/") or median(np.abs(loss)) < LEARNT:
         return
     third = len(loss) // 3
     found = measure_shift(loss, third, third)
@@ -101,7 +98,7 @@ def find_no_fall(history: History) -> Iterator[Finding]:
         found.first
     ) < found.interval.low < 0 < found.interval.high or _is_falling(loss):
         return
-    epochs = finite_values(history["epoch"].values)
+    epochs = history["epoch"].finite_values
     again = (
         len(loss) >= SURELY
         and len(epochs) > 0
@@ -110,7 +107,7 @@ def find_no_fall(history: History) -> Iterator[Finding]:
     )
     yield Finding(
         "warning" if again else "note",
-        since=int(history["loss"].steps[0]),
+        since=history["loss"].steps[0],
         evidence={
             "first": found.first,
             "last": found.last,
@@ -128,7 +125,7 @@ SIDES, CLEAR = 1.5, 0.3
 middle, which those of a policy gradient do not have."""
 
 
-@rule("below-zero", needs=("loss",), kinds=("sft",))
+@rule("below-zero", "loss", kinds=("sft",))
 def find_below_zero(history: History) -> Iterator[Finding]:
     """A cross-entropy or a divergence below 0, which none can be.
 
@@ -148,12 +145,12 @@ def find_below_zero(history: History) -> Iterator[Finding]:
     )
     yield Finding(
         "note" if history.has("preference/") or not told else "warning",
-        since=int(series.steps[low][0]),
+        since=series.steps[low][0],
         evidence={
             "series": names[0],
-            "steps": int(low.sum()),
+            "steps": low.sum(),
             "logged steps": len(low),
-            "lowest": float(np.nanmin(series.values)),
+            "lowest": np.nanmin(series.values),
         },
         causes=(
             *(["wrong-sign"] if low.mean() > MOST else []),
@@ -178,7 +175,7 @@ def ratio_to_held_out(history: History) -> int | None:
     for step, value in zip(held.steps[:2], held.values[:2], strict=True):
         near = finite_values(loss.values[np.argsort(np.abs(loss.steps - step), kind="stable")[:3]])
         if len(near) and 0 < value < np.inf:
-            found.append(float(np.median(near)) / float(value))
+            found.append(median(near) / float(value))
     if not found:
         return None
     known = history.settings.get("accumulation")
@@ -189,7 +186,7 @@ def ratio_to_held_out(history: History) -> int | None:
     return whole if fits and MULTIPLES[0] <= whole <= MULTIPLES[1] and known != 1 else None
 
 
-@rule("summed-loss", needs=("loss", "eval/loss"), kinds=("sft",))
+@rule("summed-loss", "loss", "eval/loss", kinds=("sft",))
 def find_summed_loss(history: History) -> Iterator[Finding]:
     """A training loss that is a whole number of times the held-out one: a sum over accumulated
     batches.
@@ -201,10 +198,10 @@ def find_summed_loss(history: History) -> Iterator[Finding]:
         return
     yield Finding(
         "note",
-        since=int(history["eval/loss"].steps[0]),
+        since=history["eval/loss"].steps[0],
         evidence={
             "times": times,
-            "held-out": float(history["eval/loss"].values[0]),
+            "held-out": history["eval/loss"].values[0],
             "accumulated": history.settings.get("accumulation") == times,
         },
         causes=("logged-as-sum",),
@@ -245,7 +242,7 @@ WILD_LASTS = 4
 """Likewise of single steps whose gradient jumps with it: new texts are learnt soon."""
 
 
-@rule("sft-loss", needs=("loss",), kinds=("sft",))
+@rule("sft-loss", "loss", kinds=("sft",))
 def find_sft_loss(history: History) -> Iterator[Finding]:
     """Supervised training: the loss on held-out text rises, or that of training rises, jumps or is
     0.
@@ -262,7 +259,7 @@ def find_sft_loss(history: History) -> Iterator[Finding]:
         yield Finding(
             level,
             code,
-            since=int(steps[0]),
+            since=steps[0],
             evidence=evidence | rate,
             causes=("broke-at-first" if code == "broken" else "high-rate",),
         )
@@ -273,8 +270,8 @@ def find_sft_loss(history: History) -> Iterator[Finding]:
         yield Finding(
             "warning",
             "jumped",
-            since=int(steps[at]),
-            evidence={"before": before, "highest": peak, "last": float(loss[-1]), **rate},
+            since=steps[at],
+            evidence={"before": before, "highest": peak, "last": loss[-1], **rate},
             causes=("high-rate", "other-texts")
             if at <= len(loss) // 4
             else ("other-texts", "high-rate"),
@@ -284,28 +281,22 @@ def find_sft_loss(history: History) -> Iterator[Finding]:
         yield Finding(
             "warning",
             "astray",
-            since=int(steps[0]),
+            since=steps[0],
             evidence={"loss": late, "chosen": way, **rate},
             causes=("high-rate",),
         )
-    elif (
-        len(loss) >= 2 * ROWS
-        and loss.min() >= 0
-        and float(np.median(loss)) < LEARNT
-        and loss[0] < LEARNT
-    ):
-        gradient = finite_values(history["grad_norm"].values)
+    elif len(loss) >= 2 * ROWS and loss.min() >= 0 and median(loss) < LEARNT and loss[0] < LEARNT:
+        gradient = history["grad_norm"].finite_values
         moving, dead = bool((gradient != 0).any()), len(gradient) > 0 and not gradient.any()
         yield Finding(
             "fatal" if dead else "warning",
             "zero",
-            since=int(steps[0]),
-            evidence={"first": float(loss[0]), "last": float(loss[-1])},
+            since=steps[0],
+            evidence={"first": loss[0], "last": loss[-1]},
             causes=unrefuted_causes(
-                history,
-                ("masked", lambda _: moving),
-                ("seen", lambda run: dead or recent_median(run["entropy"]) > SURE),
-                ("divided", lambda _: not moving),
+                ("masked", moving),
+                ("seen", dead or recent_median(history["entropy"]) > SURE),
+                ("divided", not moving),
             ),
         )
 
@@ -317,13 +308,12 @@ def _find_stray_policy(history: History) -> tuple[float, float] | None:
     Of a log whose first row stands for steps that broke the model already.
     """
     loss, chosen, right = (
-        finite_values(history[name].values)
-        for name in ("loss", "preference/chosen", "preference/accuracy")
+        history[name].finite_values for name in ("loss", "preference/chosen", "preference/accuracy")
     )
     if min(len(loss), len(chosen), len(right)) < ROWS:
         return None
-    late = float(np.median(loss[-(len(loss) // 2) :]))
-    way = float(np.median(chosen[-(len(chosen) // 3) :]) - chosen[0])
+    late = median(loss[-(len(loss) // 2) :])
+    way = float(median(chosen[-(len(chosen) // 3) :]) - chosen[0])
     unsure = float(right[-(len(right) // 2) :].mean()) < UNSURE
     return (late, way) if late > COIN and abs(way) > AWAY and unsure else None
 
@@ -335,10 +325,10 @@ def _find_rise(loss: FloatArray, *, every: bool) -> tuple[Level, str, dict[str, 
         return None
     width = max(3, count // 4) if count < MANY else max(5, count // 10)
     begun, (first, last) = float(loss[0]), end_medians(loss, width)
-    lowest, half = float(loss[-width:].min()), float(np.median(loss[-(count // 2) :]))
+    lowest, half = float(loss[-width:].min()), median(loss[-(count // 2) :])
     # The first batch may be an easy one: twice the factor from step to step is three standard
     # deviations of it.
-    factor = float(np.exp(2 * np.median(np.abs(np.diff(np.log(np.maximum(loss, 1e-9)))))))
+    factor = float(np.exp(2 * median(np.abs(np.diff(np.log(np.maximum(loss, 1e-9)))))))
     if half > max(EXPLODED * begun, NATS) or (
         count >= (MANY if every else FEW[every]) and lowest > max(BROKEN, factor) * begun
     ):
@@ -346,7 +336,7 @@ def _find_rise(loss: FloatArray, *, every: bool) -> tuple[Level, str, dict[str, 
         return "fatal", "broken", figures
     sure = count >= FEW[every] and measure_shift(loss, width, width).interval.low > 0
     far = count >= MANY and last > max(
-        first + 4 * float(np.median(np.abs(np.diff(loss)))) / width**0.5, factor * first
+        first + 4 * median(np.abs(np.diff(loss))) / width**0.5, factor * first
     )
     if (sure or far) and last > UP * first:
         level: Level = "fatal" if last > DOUBLED * first else "warning"
@@ -362,15 +352,15 @@ def _find_loss_jump(loss: FloatArray, gradient: FloatArray, lasts: int) -> int |
     around = 2 * lasts
     if len(loss) < 2 * around or loss.min() <= 0:
         return None
-    factor = max(DOUBLED, float(np.exp(2 * np.median(np.abs(np.diff(np.log(loss)))))))
+    factor = max(DOUBLED, float(np.exp(2 * median(np.abs(np.diff(np.log(loss)))))))
     before = np.inf
     for at in range(1, len(loss) - lasts + 1):
         earlier = slice(max(0, at - around), at)
-        wild = len(gradient) == len(loss) and gradient[at : at + lasts].max() > WILD * np.median(
+        wild = len(gradient) == len(loss) and gradient[at : at + lasts].max() > WILD * median(
             gradient[earlier]
         )
         # the first batch may be an easy one
-        level = float(np.median(loss[earlier]))
+        level = median(loss[earlier])
         if at >= lasts - 1:
             before = min(before, level)
             level = before
@@ -443,9 +433,9 @@ def _held_out_causes(history: History, best: int, over: int) -> tuple[str, ...]:
         return (rate, "other-kind") if once else (epochs,)
     before, after = (
         finite_values(loss.values[loss.steps <= best]),
-        finite_values(loss.since(best).values),
+        loss.since(best).finite_values,
     )
-    if len(before) and len(after) and float(np.median(after)) > float(np.median(before[-ROWS:])):
+    if len(before) and len(after) and median(after) > median(before[-ROWS:]):
         return rate, epochs
     return epochs, rate
 
@@ -455,7 +445,7 @@ def _still_improves(history: History, name: str, step: int) -> bool:
     if not any(word in name.lower() for word in RISING):
         return False
     series = history[f"eval/{name}"]
-    values, there = finite_values(series.values), finite_values(series.values[series.steps <= step])
+    values, there = series.finite_values, finite_values(series.values[series.steps <= step])
     return (
         len(values) >= 3
         and len(there) > 0

@@ -22,15 +22,16 @@ from plumbline.checks.diagnosis.facts import (
 )
 from plumbline.checks.diagnosis.history import Final, History, Series
 from plumbline.checks.diagnosis.outcome import measure_outcome
-from plumbline.checks.diagnosis.rule import persisted, rule
+from plumbline.checks.diagnosis.rule import BOTH, persisted, rule
 from plumbline.checks.diagnosis.rules.steps import highest_learning_rate, rate_evidence
 from plumbline.checks.diagnosis.trends import (
     block_kendall_z,
     end_medians,
-    finite_values,
     fit_trend,
     is_moving,
+    median,
     start_of_last_stretch,
+    tenth_of,
 )
 from plumbline.evaluation.comparison import restrict_to_examples
 
@@ -52,9 +53,9 @@ SAMPLED = ("reward", "completion_length", "entropy", "frac_truncated")
 
 @rule(
     "kl",
-    needs=("kl|kl_sum",),
+    "kl|kl_sum",
     stops=lambda history, since: (
-        persisted(10)(history, since) and bool(np.median(history["kl"].last(10).values) > HUGE)
+        persisted(10)(history, since) and median(history["kl"].last(10).values) > HUGE
     ),
 )
 def find_kl(history: History) -> Iterator[Finding]:
@@ -70,35 +71,34 @@ def find_kl(history: History) -> Iterator[Finding]:
         return
     began = steps[0] <= 1 and values[0] > APART
     beta = history.settings.get("rl.beta")
-    middle = float(np.median(values))
+    middle = median(values)
     high = values > HUGE
     if high.sum() >= 3 or values[-1] > 100:
-        lasts = bool(high[-max(3, len(values) // 10) :].mean() > 0.5)
+        lasts = bool(high[-tenth_of(values) :].mean() > 0.5)
         yield Finding(
             "fatal" if lasts else "warning",
             "explodes-from-start" if began else "explodes",
-            since=int(steps[high][0]),
+            since=steps[high][0],
             evidence={
-                "highest": float(values.max()),
+                "highest": values.max(),
                 "median": middle,
-                "first": float(values[0]),
-                "steps": int(high.sum()),
+                "first": values[0],
+                "steps": high.sum(),
                 "logged steps": len(values),
                 "goes back": not lasts,
             },
             causes=unrefuted_causes(
-                history,
-                *((one, lambda _: not began) for one in TWO_MODELS),
-                ("high-rate", lambda _: began and values.max() < GROWN * values[0]),
-                ("read-apart", lambda _: began),
+                *((one, not began) for one in TWO_MODELS),
+                ("high-rate", began and values.max() < GROWN * values[0]),
+                ("read-apart", began),
             ),
         )
     elif steps[0] <= 2 and values[0] > FIRST and not values[0] < 0.2 * middle:
         yield Finding(
             "warning" if values[0] > APART else "note",
             "apart-from-start",
-            since=int(steps[0]),
-            evidence={"first": float(values[0]), "median": middle},
+            since=steps[0],
+            evidence={"first": values[0], "median": middle},
             causes=TWO_MODELS,
             shown=(came := measure_outcome(history)) is not None and came.better is False,
         )
@@ -117,7 +117,7 @@ def find_kl(history: History) -> Iterator[Finding]:
         yield Finding(
             "warning" if wanted else "note",
             "always-zero" if wanted else "not-charged",
-            since=int(steps[0]),
+            since=steps[0],
             evidence={"beta": beta},
             causes=_zero_kl_causes(history, wanted=wanted, still=still),
         )
@@ -125,8 +125,8 @@ def find_kl(history: History) -> Iterator[Finding]:
         yield Finding(
             "warning",
             "unseen-by-samples",
-            since=int(steps[np.argmax(values > AWAY)]),
-            evidence={"first": float(values[0]), "last": float(values[-1])},
+            since=steps[np.argmax(values > AWAY)],
+            evidence={"first": values[0], "last": values[-1]},
             causes=("old-weights", "other-name"),
         )
     else:
@@ -141,14 +141,14 @@ and the times that it then grew by while the reward stood."""
 def _find_drift(history: History) -> Iterator[Finding]:
     """A KL that grows on and on while the reward gains nothing."""
     steps, values = history["kl"].finite
-    last = float(np.median(values[-max(3, len(values) // 10) :]))
+    last = median(values[-tenth_of(values) :])
     start = start_of_last_stretch(steps, values > last / FOURFOLD)
     if last > FAR and start not in {None, int(steps[0])} and reward_stands(history, start or 0):
         yield Finding(
             "warning",
             "drifts",
             since=start,
-            evidence={"first": float(history["kl"].at(start)[0]), "last": last},
+            evidence={"first": history["kl"].at(start)[0], "last": last},
             causes=("high-rate", "no-anchor"),
         )
 
@@ -164,13 +164,13 @@ fifty."""
 
 def _find_negative_kl(series: Series, limit: float, *, summed: bool = False) -> Iterator[Finding]:
     """A KL whose mean is below 0, which none can be."""
-    values = finite_values(series.values)
+    values = series.finite_values
     if len(values) and (values < -limit).mean() > 0.5:
         yield Finding(
             "warning",
             "negative",
-            since=int(series.steps[series.values < -limit][0]),
-            evidence={"median": float(np.median(values)), "of answers": summed},
+            since=series.steps[series.values < -limit][0],
+            evidence={"median": median(values), "of answers": summed},
             causes=("wrong-sign", "other-sampling"),
         )
 
@@ -193,7 +193,7 @@ def _zero_kl_causes(history: History, *, wanted: bool, still: bool) -> tuple[str
 def _samples_ignore_kl(history: History) -> bool:
     """Whether the KL grows steadily while the reward and the length or the entropy of samples stand
     still."""
-    values = finite_values(history["kl"].values)
+    values = history["kl"].finite_values
     if len(values) < KL_LONG or sampler_matches(history):
         return False
     width, up = len(values) // 5, block_kendall_z(values)
@@ -233,9 +233,7 @@ def _should_stop(history: History, since: int) -> bool:
 
 
 @rule(
-    "gap",
-    needs=("logprob_gap|mismatch_kl|importance_ratio_mean|importance_ratio_max",),
-    stops=_should_stop,
+    "gap", "logprob_gap|mismatch_kl|importance_ratio_mean|importance_ratio_max", stops=_should_stop
 )
 def find_gap(history: History) -> Iterator[Finding]:
     """Sampler and scorer are two distributions: temperature, filters, masks, stale weights, or 16
@@ -267,10 +265,10 @@ def _find_wide_gap(
     return Finding(
         "fatal" if last > (limit if widened or name == "logprob_gap" else ALWAYS_KL) else "warning",
         "widened" if widened else "wide",
-        since=int(steps[np.argmax(over)]),
-        evidence={"measure": name, "first": first, "last": last, "highest": float(values.max())},
+        since=steps[np.argmax(over)],
+        evidence={"measure": name, "first": first, "last": last, "highest": values.max()},
         causes=unrefuted_causes(
-            history, "old-weights", "stale-cache", ("sharper-policy", _keeps_entropy)
+            "old-weights", "stale-cache", ("sharper-policy", _keeps_entropy(history))
         )
         if widened
         else ("old-weights",)  # before the first update they are the same
@@ -281,10 +279,8 @@ def _find_wide_gap(
 
 def _keeps_entropy(history: History) -> bool:
     """Whether the entropy is logged and did not fall."""
-    values = finite_values(history["entropy"].values)
-    return len(values) >= 2 * WINDOW and bool(
-        np.median(values[-WINDOW:]) > 0.9 * np.median(values[:WINDOW])
-    )
+    values = history["entropy"].finite_values
+    return len(values) >= 2 * WINDOW and median(values[-WINDOW:]) > 0.9 * median(values[:WINDOW])
 
 
 FAR_OFF = 1.5
@@ -298,12 +294,12 @@ def _find_far_ratios(history: History) -> Iterator[Finding]:
     far = len(highest) >= 5 and recent_median(highest) > 100
     in_mean = len(mean) >= 5 and bool(off[-WINDOW:].mean() > 0.5)
     if in_mean:
-        found, since = float(np.median(mean.values[-WINDOW:])), int(mean.steps[off][0])
+        found, since = median(mean.values[-WINDOW:]), int(mean.steps[off][0])
     elif far:
         found, since = recent_median(highest), int(highest.steps[np.argmax(highest.values > 100)])
     else:
         return
-    most = max(finite_values(highest.values), default=np.inf)
+    most = max(highest.finite_values, default=np.inf)
     matches = sampler_matches(history)
     known = "logprob_gap" if len(history["logprob_gap"]) else "mismatch_kl"
     yield Finding(
@@ -340,7 +336,7 @@ def _find_cut_sampler(history: History) -> Finding | None:
     not what was drawn by.
     """
     ratio, gap = history["importance_ratio_mean"], recent_median(history["logprob_gap"])
-    values = ratio.finite[1]
+    values = ratio.finite_values
     if len(values) < LONG or has_filters(history):
         return None
     first, mean = end_medians(values, WINDOW)
@@ -356,7 +352,7 @@ def _find_cut_sampler(history: History) -> Finding | None:
     return Finding(
         "warning",
         "cut" if mean < 1 else "other-record",
-        since=int(ratio.finite[0][np.argmax(aside)]),
+        since=ratio.finite[0][np.argmax(aside)],
         evidence={"ratio": mean, "logprob_gap": gap},
         causes=("filters", *(("product",) if np.isnan(times) else ()))
         if mean < 1
@@ -380,7 +376,7 @@ def _read_filters(settings: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
-@rule("sampling-filters", needs=("filters",))
+@rule("sampling-filters", "filters")
 def find_sampling_filters(history: History) -> Iterator[Finding]:
     """Settings by which the sampler draws from another distribution than the loss scores.
 
@@ -433,7 +429,7 @@ MUCH = 1.0
 """Nats a token that it rose by; English text has about 2 to 3 under a small model."""
 
 
-@rule("entropy", needs=("entropy",))
+@rule("entropy", "entropy")
 def find_entropy(history: History) -> Iterator[Finding]:
     """The entropy of what is drawn: gone, so that nothing is tried any more, or running away.
 
@@ -442,7 +438,7 @@ def find_entropy(history: History) -> Iterator[Finding]:
     steps, values = history["entropy"].finite
     if not has_enough_rows(history["entropy"], ENTROPY_ENOUGH) or (values < -1e-6).any():
         return  # a loss term of that name, with its sign
-    width = max(3, len(values) // 10)
+    width = tenth_of(values)
     first, last = end_medians(values, width)
     third = len(values) // 3
     since = int(steps[-third])
@@ -452,20 +448,19 @@ def find_entropy(history: History) -> Iterator[Finding]:
         yield Finding(
             "note" if reward.t > 2 else "warning",
             "gone",
-            since=int(steps[gone[0]]) if len(gone) else None,
+            since=steps[gone[0]] if len(gone) else None,
             evidence={"first": first, "last": last},
             causes=unrefuted_causes(
-                history,
-                ("few-prompts", lambda run: 0 < recent_median(run["epoch"]) < 1),
+                ("few-prompts", 0 < recent_median(history["epoch"]) < 1),
                 (
                     "low-temperature",
-                    lambda run: run.settings.get("sampling.temperature", 0) >= WARM or first > MUCH,
+                    history.settings.get("sampling.temperature", 0) >= WARM or first > MUCH,
                 ),
-                ("clip", lambda run: recent_median(run["clip_fraction"]) == 0),
+                ("clip", recent_median(history["clip_fraction"]) == 0),
                 "no-penalty",
             ),
         )
-    elif float(np.median(values[-third:])) < TWENTIETH * first and reward_stands(history, since):
+    elif median(values[-third:]) < TWENTIETH * first and reward_stands(history, since):
         top = max_reward(history)
         solved = top is not None and recent_median(history["reward"]) > SOLVED * top
         yield Finding(
@@ -480,10 +475,10 @@ def find_entropy(history: History) -> Iterator[Finding]:
         yield Finding(
             "fatal" if falling else "warning",
             "comes-apart" if falling else "rose",
-            since=int(steps[np.argmax(values > first + MUCH)]),
+            since=steps[np.argmax(values > first + MUCH)],
             evidence={"first": first, "last": last},
             causes=unrefuted_causes(
-                history, "high-rate", ("sampler-apart", sampler_matches), "entropy-bonus"
+                "high-rate", ("sampler-apart", sampler_matches(history)), "entropy-bonus"
             ),
         )
 
@@ -507,7 +502,7 @@ BREAKS = 5e-4
 steps."""
 
 
-@rule("untrained", needs=("loss|entropy",), kinds=("rl", "sft"))
+@rule("untrained", "loss|entropy", kinds=BOTH)
 def find_untrained(history: History) -> Iterator[Finding]:
     """A model that knows nothing at the first step: random weights, or weights that were loaded
     only in part.
@@ -519,12 +514,12 @@ def find_untrained(history: History) -> Iterator[Finding]:
     if history.name == "base" or history.has("preference/") or known:
         return
     series = history["entropy" if history.kind == "rl" else "loss"]
-    values = series.finite[1]
+    values = series.finite_values
     right = history["token_accuracy"].values
     drawn = history.kind == "rl"
     if not len(values) or series.steps[0] > 10:
         return
-    first = float(np.median(values[:3])) if drawn else float(values[0])
+    first = median(values[:3]) if drawn else float(values[0])
     if not (BOILS if drawn else HIGH) <= first <= MOST:
         return
     if (len(right) and right[0] > KNOWN) or (not drawn and first < HIGH * _scale(history)):
@@ -537,16 +532,15 @@ def find_untrained(history: History) -> Iterator[Finding]:
     yield Finding(
         "warning" if len(right) or drawn else "note",
         "boils" if drawn and first < HIGH else "untrained",
-        since=int(series.steps[0]),
+        since=series.steps[0],
         evidence={"entropy" if drawn else "loss": first}
-        | ({"token_accuracy": float(right[0])} if len(right) else {})
+        | ({"token_accuracy": right[0]} if len(right) else {})
         | rate_evidence(history),
         causes=unrefuted_causes(
-            history,
-            ("broke-at-first", lambda _: not broke),
+            ("broke-at-first", not broke),
             (
                 "high-temperature",
-                lambda run: not drawn or run.settings.get("sampling.temperature", 9) <= COOL,
+                not drawn or history.settings.get("sampling.temperature", 9) <= COOL,
             ),
             "not-loaded",
             "other-tokenizer",
@@ -573,7 +567,7 @@ UNCHANGED_LONG = 20
 """Characters of the median answer: a word may well stay what it was."""
 
 
-@rule("unchanged", needs=("finals",), kinds=("rl", "sft"), live=False)
+@rule("unchanged", "finals", kinds=BOTH, live=False)
 def find_unchanged(history: History) -> Iterator[Finding]:
     """A stage after which every greedy answer is what it was: the weights that are evaluated are
     not the trained ones.
@@ -620,13 +614,7 @@ def pair_stage_evaluations(history: History) -> Iterator[tuple[Final, Final]]:
                     after.split,
                     "greedy",
                 ):
-                    same = earlier == "base"
-                    yield (
-                        replace(
-                            after,
-                            evaluation=restrict_to_examples(after.evaluation, before.evaluation),
-                        )
-                        if same
-                        else after,
-                        before,
-                    )
+                    of = after.evaluation
+                    if earlier == "base":
+                        of = restrict_to_examples(of, before.evaluation)
+                    yield replace(after, evaluation=of), before

@@ -14,9 +14,9 @@ from plumbline.checks.diagnosis.rules.steps import highest_learning_rate
 from plumbline.checks.diagnosis.trends import (
     block_kendall_z,
     end_means,
-    finite_values,
     kendall_z,
     measure_shift,
+    median,
     standard_error_of_mean,
 )
 from plumbline.records import BoolArray, FloatArray
@@ -62,15 +62,11 @@ def read_accuracy(history: History) -> FloatArray:
     """The accuracy of the pairs; TRL's reward models, NeMo-RL and OpenRLHF write it without a
     prefix."""
     return next(
-        (found for name in RIGHT if len(found := finite_values(history[name].values))), np.array([])
+        (found for name in RIGHT if len(found := history[name].finite_values)), np.array([])
     )
 
 
-@rule(
-    "no-margin",
-    needs=("preference/|loss",),
-    kinds=("sft",),
-)
+@rule("no-margin", "preference/|loss", kinds=("sft",))
 def find_no_margin(history: History) -> Iterator[Finding]:
     """Pairs of which nothing is learnt: the margin is 0 and the loss ln 2 throughout, or about so
     (a warning).
@@ -89,7 +85,7 @@ def find_no_margin(history: History) -> Iterator[Finding]:
         yield Finding(
             "fatal" if none or not len(margin) else "warning",
             "zero-margin" if none else "equal-loss",
-            since=int(series.steps[0]),
+            since=series.steps[0],
             evidence={
                 "loss": round(float(np.nanmedian(loss.values)), 4) if len(loss) else None,
                 "logged steps": len(series),
@@ -102,14 +98,14 @@ def find_no_margin(history: History) -> Iterator[Finding]:
         return
     right, values, margins = (
         read_accuracy(history),
-        finite_values(loss.values),
-        finite_values(margin.values),
+        loss.finite_values,
+        margin.finite_values,
     )
     late, apart = right[-(len(right) // 2) :], margins[-(len(margins) // 2) :]
     if (
         len(right) >= LONG
         and len(values) >= LONG
-        and ABOUT[0] < float(np.median(values[-(len(values) // 2) :])) - GUESS < ABOUT[1]
+        and ABOUT[0] < median(values[-(len(values) // 2) :]) - GUESS < ABOUT[1]
         and abs(float(late.mean()) - 0.5) < COIN
         and not (
             len(margins) >= LONG
@@ -122,10 +118,10 @@ def find_no_margin(history: History) -> Iterator[Finding]:
         yield Finding(
             "warning",
             "coin",
-            since=int(loss.steps[0]),
+            since=loss.steps[0],
             evidence={
                 "accuracy": round(float(late.mean()), 3),
-                "loss": float(np.median(values)),
+                "loss": median(values),
                 "logged steps": len(right),
             },
             causes=("random-labels", "low-rate-or-beta", "cut-early"),
@@ -158,16 +154,15 @@ def _no_margin_causes(history: History) -> tuple[str, ...]:
     same = known and bool(np.allclose(chosen.values, rejected.values, rtol=1e-6, atol=1e-6))
     rewards = [history[f"preference/{name}"] for name in ("chosen", "rejected")]
     paid = any(len(one) and not zero_mask(one, ZERO).mean() >= MOST for one in rewards)
-    gradient = finite_values(history["grad_norm"].values)
+    gradient = history["grad_norm"].finite_values
     moves = len(gradient) > 0 and bool((gradient > ZERO).any())
     frozen = len(gradient) > 0 and not moves
     causes = unrefuted_causes(
-        history,
-        ("same-texts", lambda _: moves or (known and not same)),
-        ("reference-is-policy", lambda _: paid or frozen or same),
-        ("beta-zero", lambda _: paid or moves or same),
-        ("frozen", lambda _: moves or same),
-        ("no-rate", lambda run: paid or same or highest_learning_rate(run) > ROUNDED),
+        ("same-texts", moves or (known and not same)),
+        ("reference-is-policy", paid or frozen or same),
+        ("beta-zero", paid or moves or same),
+        ("frozen", moves or same),
+        ("no-rate", paid or same or highest_learning_rate(history) > ROUNDED),
     )
     return causes or ("same-column",)
 
@@ -176,11 +171,7 @@ LOW, HIGH = 0.45, 0.75
 """An accuracy below a half, and one of pairs that were learnt."""
 
 
-@rule(
-    "swapped-pairs",
-    needs=("preference/", "|".join(RIGHT)),
-    kinds=("sft",),
-)
+@rule("swapped-pairs", "preference/", "|".join(RIGHT), kinds=("sft",))
 def find_swapped_pairs(history: History) -> Iterator[Finding]:
     """Pairs that go the wrong way: their accuracy falls below a half, in training or on held-out
     pairs alone.
@@ -189,7 +180,7 @@ def find_swapped_pairs(history: History) -> Iterator[Finding]:
     training's is high.
     """
     right, steps = read_accuracy(history), history["loss"].steps
-    margin = finite_values(read_margin(history).values)
+    margin = read_margin(history).finite_values
     third = max(2, len(right) // 3)
     if len(right) >= FEW[False]:
         late, error = float(right[-third:].mean()), float(right[-third:].std(ddof=1)) / third**0.5
@@ -200,14 +191,14 @@ def find_swapped_pairs(history: History) -> Iterator[Finding]:
             yield Finding(
                 "fatal" if late < 1 - HIGH else "warning",
                 "fell",
-                since=int(steps[-third]) if len(steps) >= third else None,
-                evidence={"first": float(right[:third].mean()), "last": late},
+                since=steps[-third] if len(steps) >= third else None,
+                evidence={"first": right[:third].mean(), "last": late},
                 causes=("swapped", "high-rate"),
             )
             return
     series = history["eval/preference/accuracy"]
     series = series if len(series) else history["eval/accuracy"]
-    held = finite_values(series.values)
+    held = series.finite_values
     if len(held) < 3 or not len(right) or right[-third:].mean() < HIGH:
         return
     if held[-1] < LOW and held[-2] < LOW and kendall_z(held) <= 0:
@@ -219,11 +210,11 @@ def find_swapped_pairs(history: History) -> Iterator[Finding]:
     yield Finding(
         "warning",
         code,
-        since=int(series.steps[0]),
+        since=series.steps[0],
         evidence={
-            "held-out": float(held[-1]),
-            "held-out at first": float(held[0]),
-            "training": float(right[-third:].mean()),
+            "held-out": held[-1],
+            "held-out at first": held[0],
+            "training": right[-third:].mean(),
         },
         causes=(cause, "other-kind"),
     )
@@ -235,7 +226,7 @@ WHOLE = 5.0
 """Nats: a log-probability below is one of a whole answer, and not a mean over its tokens."""
 
 
-@rule("less-likely", needs=("preference/logps_chosen",), kinds=("sft",))
+@rule("less-likely", "preference/logps_chosen", kinds=("sft",))
 def find_less_likely(history: History) -> Iterator[Finding]:
     """The chosen answers lose probability, too, while margins grow: what is learnt is only what to
     avoid.
@@ -243,10 +234,10 @@ def find_less_likely(history: History) -> Iterator[Finding]:
     Common in DPO, and a note; a warning where a whole answer's log-probability doubles.
     """
     chosen, rejected = (
-        finite_values(history[f"preference/logps_{name}"].values) for name in ("chosen", "rejected")
+        history[f"preference/logps_{name}"].finite_values for name in ("chosen", "rejected")
     )
     margin, every = (
-        finite_values(read_margin(history).values),
+        read_margin(history).finite_values,
         is_every_step(history["preference/logps_chosen"]),
     )
     if not _is_rising(-chosen, every=every) or (
@@ -260,7 +251,7 @@ def find_less_likely(history: History) -> Iterator[Finding]:
     begun = float(chosen[: max(1, len(chosen) // 10)].mean())
     yield Finding(
         "warning" if last < 2 * begun < -2 * WHOLE else "note",
-        since=int(history["preference/logps_chosen"].steps[0]),
+        since=history["preference/logps_chosen"].steps[0],
         evidence={"first": begun, "last": last},
         causes=("pairs-alike", "foreign-answers", "low-beta-or-high-rate"),
     )

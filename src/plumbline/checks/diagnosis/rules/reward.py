@@ -15,15 +15,15 @@ from plumbline.checks.diagnosis.facts import (
     count_characters,
     fit_part_weights,
     has_enough_rows,
+    list_prompts,
     quote_sample,
     reward_rises,
     sampler_matches,
-    shorten_prompts,
     unrefuted_causes,
 )
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.outcome import measure_outcome
-from plumbline.checks.diagnosis.rule import rule
+from plumbline.checks.diagnosis.rule import BOTH, rule
 from plumbline.checks.diagnosis.rules.data import find_data_order
 from plumbline.checks.diagnosis.rules.series import JUMP_ENOUGH, list_jumps
 from plumbline.checks.diagnosis.trends import (
@@ -35,9 +35,9 @@ from plumbline.checks.diagnosis.trends import (
     block_kendall_z,
     compare_ends,
     find_fall,
-    finite_values,
     fit_trend,
     max_magnitude,
+    median,
 )
 from plumbline.evaluation.statistics import is_surely_over
 from plumbline.runs.evaluations import REFERENCE
@@ -48,7 +48,7 @@ moves in one."""
 FLAT = 1e-9
 
 
-@rule("dead-part", needs=("reward/",))
+@rule("dead-part", "reward/")
 def find_dead_part(history: History) -> Iterator[Finding]:
     """A part of the reward that says nothing: its weight is in the total, and no answer ever moves
     it.
@@ -56,14 +56,15 @@ def find_dead_part(history: History) -> Iterator[Finding]:
     A finding a part. At 0 it is dead; at one value above it is paid for nothing, which is no fault
     of itself.
     """
-    names = history.names("reward/")
-    moving = [name for name in names if np.ptp(_part_values(history, name)) > FLAT] if names else []
+    names = list(history.parts)
+    moving = [name for name in names if np.ptp(_part_values(history, name)) > FLAT]
     for name in names:
         values = _part_values(history, name)
         if (
             len(values) < DEAD_PART_ENOUGH
             or np.ptp(values) > FLAT
-            or _part_spread(history, name) > FLAT
+            # a mean may stand still by chance
+            or max(history[f"reward_std/{name}"].finite_values, default=0.0) > FLAT
         ):
             continue
         value = float(values[0])
@@ -71,7 +72,7 @@ def find_dead_part(history: History) -> Iterator[Finding]:
             yield Finding(
                 "warning" if moving else "fatal",
                 "zero",
-                since=int(history[f"reward/{name}"].steps[0]),
+                since=history[f"reward/{name}"].steps[0],
                 evidence={
                     "steps": len(values),
                     "parts that move": len(moving),
@@ -90,15 +91,8 @@ def find_dead_part(history: History) -> Iterator[Finding]:
 
 
 def _part_values(history: History, name: str) -> np.ndarray:
-    values = history[f"reward/{name}"].values
-    return values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
-
-
-def _part_spread(history: History, name: str) -> float:
-    """The largest spread within a step, where that is logged: a mean may stand still by chance."""
-    values = history[f"reward_std/{name}"].values
-    values = values[np.isfinite(values)]
-    return float(values.max()) if len(values) else 0.0
+    values = history.parts[name].finite_values
+    return values if len(values) else np.zeros(1)
 
 
 PARTS_OPPOSE_SURE = 5.0
@@ -129,7 +123,7 @@ LENGTH = re.compile("len|token|word|char|verbos", re.IGNORECASE)
 """What may well grow as answers get better."""
 
 
-@rule("parts-oppose", needs=("reward/", "reward"))
+@rule("parts-oppose", "reward/", "reward")
 def find_parts_oppose(history: History) -> Iterator[Finding]:
     """A part of the reward falls while the whole rises: it is charged, dropped, or outweighed by
     another part.
@@ -143,17 +137,14 @@ def find_parts_oppose(history: History) -> Iterator[Finding]:
         if (weight <= none and rose) or weight < -none:
             yield from _find_unpaid_part(history, name, 0.0 if weight >= -none else weight)
     ends = {
-        name: compare_ends(finite_values(history[name].values))
-        for name in (*(f"reward/{name}" for name in history.names("reward/")), "reward")
+        name: compare_ends(history[name].finite_values)
+        for name in history.reward_names
         if has_enough_rows(history[name], PARTS_OPPOSE_ENOUGH)
     }
     if "reward" not in ends or fit_trend(history["reward"].values).t < -2:
         return
     del ends["reward"]
-    least = {
-        name: PARTS_OPPOSE_LEAST * max_magnitude(finite_values(history[name].values))
-        for name in ends
-    }
+    least = {name: PARTS_OPPOSE_LEAST * max_magnitude(history[name].finite_values) for name in ends}
     paid = {name: known.get(name.removeprefix("reward/"), 1.0) for name in ends}
     rising = {
         name: end
@@ -194,7 +185,7 @@ def _find_unpaid_part(history: History, name: str, weight: float) -> Iterator[Fi
     down = measure_outcome(
         replace(history, series={"reward": replace(series, values=-series.values)})
     )
-    values = finite_values(series.values)
+    values = series.finite_values
     sure = compare_ends(values)[2] if has_enough_rows(series, PARTS_OPPOSE_ENOUGH) else 0.0
     if down is None:
         return
@@ -225,7 +216,7 @@ def _find_unpaid_part(history: History, name: str, weight: float) -> Iterator[Fi
     )
 
 
-@rule("lost-reward", needs=("reward", "reward/"))
+@rule("lost-reward", "reward", "reward/")
 def find_lost_reward(history: History) -> Iterator[Finding]:
     """The reward is less than its parts: in TRL a part that is NaN counts as 0 in the sum, and not
     in its own mean.
@@ -235,7 +226,7 @@ def find_lost_reward(history: History) -> Iterator[Finding]:
     """
     found = [
         finding
-        for name in history.names("reward/")
+        for name in history.parts
         if (finding := _find_missing_values(history, name)) is not None
     ]
     yield from found
@@ -253,7 +244,7 @@ def find_lost_reward(history: History) -> Iterator[Finding]:
         "warning",
         "less-than-parts",
         since=steps[int(np.argmax(lost))],
-        evidence={"steps": int(lost.sum()), "of": len(steps), "largest": float(np.nanmax(less))},
+        evidence={"steps": lost.sum(), "of": len(steps), "largest": np.nanmax(less)},
         causes=("nan-counts-as-0", "clipped"),
     )
 
@@ -292,7 +283,7 @@ def _find_missing_values(history: History, name: str) -> Finding | None:
             "share": round(len(lost) / len(values), 4),
         },
         about=name,
-        samples=shorten_prompts([one.prompt for one in lost]),
+        samples=list_prompts(lost),
         causes=("cannot-judge",),
     )
 
@@ -301,7 +292,7 @@ PARSER_SOME, PARSER_MANY = 0.05, 0.2
 """Of the highest reward, that the strict reading takes away."""
 
 
-@rule("parser", needs=("reading/",))
+@rule("parser", "reading/")
 def find_parser(history: History) -> Iterator[Finding]:
     """A reader of answers that rejects what a lenient one accepts: right answers are charged for
     how they are written.
@@ -336,7 +327,7 @@ HALF = 0.5
 """A baseline that earns more leaves less than half of the scale for knowing anything."""
 
 
-@rule("references", needs=("finals",), kinds=("rl", "sft"), live=False)
+@rule("references", "finals", kinds=BOTH, live=False)
 def find_references(history: History) -> Iterator[Finding]:
     """The reward itself, by those that know the answer and those that do not: the oracle and the
     baselines.
@@ -364,12 +355,9 @@ def find_references(history: History) -> Iterator[Finding]:
                 },
                 samples=tuple(low[:3]),
                 causes=unrefuted_causes(
-                    history,
                     (
                         "length-paid",
-                        lambda run: (
-                            correlate_with_reward(run.samples, count_characters)[0] < BY_LENGTH
-                        ),
+                        correlate_with_reward(history.samples, count_characters)[0] < BY_LENGTH,
                     ),
                     "reader-rejects",
                     "wrong-gold",
@@ -401,7 +389,7 @@ STEADY = 0.5
 """Share of the steps in which some could not be judged: a world that fails comes back."""
 
 
-@rule("unjudged", needs=("frac_failed",))
+@rule("unjudged", "frac_failed")
 def find_unjudged(history: History) -> Iterator[Finding]:
     """Completions that nobody could judge: a verifier that fails is no wrong answer.
 
@@ -413,8 +401,8 @@ def find_unjudged(history: History) -> Iterator[Finding]:
         return
     yield Finding(
         "fatal" if share >= UNJUDGED_MANY else "warning",
-        since=int(series.steps[np.argmax(series.values > 0)]),
-        evidence={"share": round(share, 4), "worst step": float(np.nanmax(series.values))},
+        since=series.steps[np.argmax(series.values > 0)],
+        evidence={"share": round(share, 4), "worst step": np.nanmax(series.values)},
         causes=("verifier-raises", "world-fails")
         if (series.values > 0).mean() > STEADY
         else ("world-fails", "verifier-raises"),
@@ -425,16 +413,14 @@ DEAD_TASK_ENOUGH = 10
 """Logged steps, as for a part."""
 
 
-@rule("dead-task", needs=("task/",))
+@rule("dead-task", "task/")
 def find_dead_task(history: History) -> Iterator[Finding]:
     """A task whose reward is 0 at every step while other tasks earn some: its rollouts have no
     gradient.
 
     Where another task earns something; where none does, other checks say so.
     """
-    levels = {
-        name: finite_values(history[f"task/{name}"].values) for name in history.names("task/")
-    }
+    levels = {name: history[f"task/{name}"].finite_values for name in history.names("task/")}
     dead = [
         name
         for name, values in levels.items()
@@ -445,7 +431,7 @@ def find_dead_task(history: History) -> Iterator[Finding]:
     for name in dead:
         yield Finding(
             "warning",
-            since=int(history[f"task/{name}"].steps[0]),
+            since=history[f"task/{name}"].steps[0],
             about=name,
             evidence={"steps": len(levels[name])},
             causes=("too-hard", "verifier-rejects"),
@@ -460,7 +446,7 @@ MOVES = 1e-3
 DOMINANT_PART_ENOUGH = 10
 
 
-@rule("dominant-part", needs=("reward_std/", "reward"), live=False)
+@rule("dominant-part", "reward_std/", "reward", live=False)
 def find_dominant_part(history: History) -> Iterator[Finding]:
     """One part of the reward makes all of its spread, whatever the others say.
 
@@ -493,7 +479,7 @@ RARELY = 0.3
 """Of the deviation of single answers, that few rows must fall by."""
 
 
-@rule("reward-falls", needs=("reward",))
+@rule("reward-falls", "reward")
 def find_reward_falls(history: History) -> Iterator[Finding]:
     """The reward falls: below where it began, or from a height that it had reached.
 
@@ -508,7 +494,7 @@ def find_reward_falls(history: History) -> Iterator[Finding]:
     fall = find_fall(values, came.alike, sure=came.worse)
     if fall is None:
         return
-    spread = finite_values(history["reward_std"].values)
+    spread = history["reward_std"].finite_values
     if few and len(spread) and fall.best - fall.last < RARELY * spread.max():
         return  # a reward that is rarely earned is missing in some rows by chance
     entropy, kl = history["entropy"], history["kl"]
@@ -538,13 +524,12 @@ def find_reward_falls(history: History) -> Iterator[Finding]:
             "highest kl": highest_kl,
         },
         causes=unrefuted_causes(
-            history,
             *(cause for cause, so in seen.items() if so),
-            ("control", lambda run: not run.settings.get("controls.shuffle_advantages")),
-            ("wrong-sign", lambda _: not opposed or at > steps[len(steps) // 10]),
+            ("control", not history.settings.get("controls.shuffle_advantages")),
+            ("wrong-sign", not opposed or at > steps[len(steps) // 10]),
             "high-rate",
-            ("gap", lambda run: widens or sampler_matches(run)),
-            ("reward-changed", lambda _: len(values) >= JUMP_ENOUGH and jump is None),
+            ("gap", widens or sampler_matches(history)),
+            ("reward-changed", len(values) >= JUMP_ENOUGH and jump is None),
         ),
     )
 
@@ -554,8 +539,8 @@ def _gap_widens(history: History) -> bool:
     found = [
         one
         for name in ("logprob_gap", "mismatch_kl")
-        if len(one := finite_values(history[name].values)) >= FALL_ENOUGH
+        if len(one := history[name].finite_values) >= FALL_ENOUGH
     ]
     return not sampler_matches(history) and any(
-        np.median(one[-STRETCHES:]) > 2 * np.median(one[:STRETCHES]) for one in found
+        median(one[-STRETCHES:]) > 2 * median(one[:STRETCHES]) for one in found
     )

@@ -9,7 +9,7 @@ from statistics import mode
 import numpy as np
 
 from plumbline.checks.check import Finding
-from plumbline.checks.diagnosis.facts import samples_by_step
+from plumbline.checks.diagnosis.facts import part_names, samples_by_step
 from plumbline.checks.diagnosis.history import History, Sample
 from plumbline.checks.diagnosis.rule import rule
 from plumbline.checks.diagnosis.rules.gold import read_reward
@@ -29,7 +29,7 @@ PAIRS, ALIKE = 40, 0.8
 as differently as any two."""
 
 
-@rule("reward-rows", needs=("samples",), live=False)
+@rule("reward-rows", "samples", live=False)
 def find_reward_rows(history: History) -> Iterator[Finding]:
     """Rewards that belong to other rows: the texts of a neighbour, or of the next group, explain
     them, and the own texts do not; or equal answers to one prompt earn as differently as any two.
@@ -38,8 +38,7 @@ def find_reward_rows(history: History) -> Iterator[Finding]:
     """
     steps = _whole_steps(history.samples)
     rows = [one for step in steps for one in step]
-    names = sorted({name for one in rows for name in one.parts}) or [""]
-    for name in names if len(rows) >= ENOUGH else ():
+    for name in part_names(rows) if len(rows) >= ENOUGH else ():
         values = [[read_reward(one, name) for one in step] for step in steps]
         paid = np.concatenate([np.array(of) - np.mean(of) for of in values])
         if not np.isfinite(paid).all() or paid.std() < 1e-9:

@@ -13,12 +13,14 @@ from plumbline.checks.diagnosis.facts import (
     zero_mask,
 )
 from plumbline.checks.diagnosis.history import History, Series
-from plumbline.checks.diagnosis.rule import rule
+from plumbline.checks.diagnosis.rule import BOTH, rule
 from plumbline.checks.diagnosis.trends import (
     end_medians,
     finite_values,
     longest_stretch,
+    median,
     start_of_last_stretch,
+    tenth_of,
 )
 
 WATCHED = (
@@ -48,7 +50,7 @@ which weights of NaN would not leave."""
 def _should_stop(history: History, since: int) -> bool:  # noqa: ARG001 - a reward that is none has broken the weights at once
     """At once, but for a gradient, which a loss scaler skips where it is none: then three logged
     ones in a row."""
-    names = ("loss", "reward", *(f"reward/{part}" for part in history.names("reward/")))
+    names = ("loss", *history.reward_names)
     if any((~np.isfinite(history[name].values)).any() for name in names):
         return True
     return any(
@@ -58,19 +60,14 @@ def _should_stop(history: History, since: int) -> bool:  # noqa: ARG001 - a rewa
     )
 
 
-@rule(
-    "not-finite",
-    needs=("loss|grad_norm|reward",),
-    kinds=("rl", "sft"),
-    stops=_should_stop,
-)
+@rule("not-finite", "loss|grad_norm|reward", kinds=BOTH, stops=_should_stop)
 def find_not_finite(history: History) -> Iterator[Finding]:
     """A number that is none: NaN or infinity in what is optimised or measured.
 
     Every watched series that holds one, as one finding: the first to break is the one to look at.
     """
     found = {}
-    for name in (*WATCHED, *(f"reward/{part}" for part in history.names("reward/"))):
+    for name in (*WATCHED, *history.reward_names[1:]):
         series = history[name]
         bad = ~np.isfinite(series.values)
         if bad.any():
@@ -99,7 +96,7 @@ def find_not_finite(history: History) -> Iterator[Finding]:
     level, causes = NOT_FINITE[code]
     refuted = {"no-target" if history.kind == "rl" else "division"}
     gradients = finite_values(history["grad_norm"].values[history["grad_norm"].steps < step])
-    if len(gradients) and gradients.max() < CALM * max(1.0, np.median(gradients)):
+    if len(gradients) and gradients.max() < CALM * max(1.0, median(gradients)):
         causes = tuple(sorted(causes, key="high-rate".__eq__))
     if step <= history["loss"].steps[:1].sum():
         refuted.add("high-rate")
@@ -116,7 +113,7 @@ def find_not_finite(history: History) -> Iterator[Finding]:
             "value": value,
             "also": [name for name in found if name != first],
             "steps": {name: count for name, (_, count, _) in found.items()},
-            "loss hidden": bool(hidden),
+            "loss hidden": hidden,
         },
         causes=tuple(cause for cause in causes if cause not in refuted),
     )
@@ -185,7 +182,7 @@ LOSS_ZERO_FEW, SHARE = 3, 0.01
 """Dead steps, and their share, from which on it is no single bad batch."""
 
 
-@rule("loss-zero", needs=("loss",), kinds=("rl", "sft"))
+@rule("loss-zero", "loss", kinds=BOTH)
 def find_loss_zero(history: History) -> Iterator[Finding]:
     """A loss of 0: from the first step on in RL it is no fault; at some steps among good ones it is
     one.
@@ -224,7 +221,7 @@ def _dead_steps(history: History) -> tuple[np.ndarray, list[str]]:
     if history.kind == "rl" and "entropy" not in names:
         found &= ("grad_norm" in names) & (
             _steps_with_spread(history, loss.steps)
-            if _has_logged_spread(history)
+            if len(history["frac_reward_zero_std"]) or len(history["reward_std"])
             else _is_regular(found)
         )
         found &= is_every_step(loss)
@@ -239,22 +236,17 @@ def _dead_steps(history: History) -> tuple[np.ndarray, list[str]]:
             else alive
         )
         still = history.kind == "sft" and not (
-            len(alive) and alive.min() > SMALL * np.median(alive) > SMALL * ALIVE
+            len(alive) and alive.min() > SMALL * median(alive) > SMALL * ALIVE
         )
         row = longest_stretch(all_found[near])
         if (
             still
             or row > AROUND // 2
-            or not (len(others) and np.median(others) > MOVING)
+            or not (len(others) and median(others) > MOVING)
             or len(alive) < AROUND // 2
         ):
             found[step] = False
     return found, names
-
-
-def _has_logged_spread(history: History) -> bool:
-    """Whether it is logged if rewards differ within groups."""
-    return len(history["frac_reward_zero_std"]) > 0 or len(history["reward_std"]) > 0
 
 
 def _steps_with_spread(history: History, steps: np.ndarray) -> np.ndarray:
@@ -279,20 +271,19 @@ def _dead_steps_finding(history: History, dead: np.ndarray, names: list[str]) ->
     return Finding(
         "warning",
         "dead-steps",
-        since=int(steps[0]),
+        since=steps[0],
         evidence={
             "series": names,
             "share of steps": round(float(dead.mean()), 3),
             "steps": steps[:10].tolist(),
             "dead steps": len(steps),
             "logged steps": len(dead),
-            "every": int(apart[0]) if regular else None,
+            "every": apart[0] if regular else None,
         },
         causes=unrefuted_causes(
-            history,
             "no-target",
-            ("nan-as-zero", lambda run: len(run["grad_norm"]) > 0),
-            ("empty-batch", lambda _: not regular),
+            ("nan-as-zero", len(history["grad_norm"]) > 0),
+            ("empty-batch", not regular),
         )
         if history.kind == "sft"
         else ("masked-answers", "idle-process"),
@@ -306,7 +297,7 @@ def _find_zero_from_step(history: History) -> Iterator[Finding]:
     before = finite_values(loss.values[loss.steps < (start or 0)])[-AROUND:]
     if start is None or len(loss.since(start)) < AROUND or len(before) < LOSS_ZERO_FEW:
         return
-    if not before[-LOSS_ZERO_FEW:].min() > np.median(before) / 2 > ALIVE:
+    if not before[-LOSS_ZERO_FEW:].min() > median(before) / 2 > ALIVE:
         return
     yield Finding(
         "fatal",
@@ -314,7 +305,7 @@ def _find_zero_from_step(history: History) -> Iterator[Finding]:
         since=start,
         evidence={
             "steps": len(loss.since(start)),
-            "before": float(np.median(before[-LOSS_ZERO_FEW:])),
+            "before": median(before[-LOSS_ZERO_FEW:]),
         },
         causes=("nan-as-zero", "overflow", "batches-without-target"),
     )
@@ -323,21 +314,21 @@ def _find_zero_from_step(history: History) -> Iterator[Finding]:
 def _find_zero_at_start(history: History) -> Iterator[Finding]:
     """Where there is no gradient, `no-signal` says so."""
     loss = history["loss"]
-    values, norms = finite_values(loss.values), finite_values(history["grad_norm"].values)
+    values, norms = loss.finite_values, history["grad_norm"].finite_values
     if (
         len(values) < 10
         or len(norms) < 10
         or not (np.abs(values[:3]) < max(ZERO, loss.rounding)).all()
     ):
         return
-    if not np.median(norms) > MOVING:
+    if not median(norms) > MOVING:
         return
-    rises = float(np.abs(values[-max(3, len(values) // 10) :]).mean()) > 10 * ZERO
+    rises = float(np.abs(values[-tenth_of(values) :]).mean()) > 10 * ZERO
     yield Finding(
         "note",
         "zero-at-first",
-        since=int(loss.steps[0]),
-        evidence={"grad_norm": float(np.median(norms)), "rises": rises},
+        since=loss.steps[0],
+        evidence={"grad_norm": median(norms), "rises": rises},
         causes=("advantages-cancel",),
     )
 
@@ -359,7 +350,7 @@ NEAR = 1
 """Steps that jumps of two series may be apart."""
 
 
-@rule("jump", needs=("reward|entropy",))
+@rule("jump", "reward|entropy")
 def find_jump(history: History) -> Iterator[Finding]:
     """Reward, length or entropy jump at one step together: a resume, other data, another version of
     the reward.
@@ -429,21 +420,21 @@ REPEATS, REPEATS_TIMES = 0.3, 3.0
 """Share of a text that repeats, and times what it was at first."""
 
 
-@rule("repetition", needs=("repetition",))
+@rule("repetition", "repetition")
 def find_repetition(history: History) -> Iterator[Finding]:
     """Answers that repeat themselves ever more, as the trainer measures it.
 
     The first tenth of the steps against the last.
     """
     steps, values = history["repetition"].finite
-    tenth = max(3, len(values) // 10)
+    tenth = tenth_of(values)
     if len(values) < SLOWER_ENOUGH:
         return
     first, last = end_medians(values, tenth)
     if last > max(REPEATS, REPEATS_TIMES * first):
         yield Finding(
             "warning",
-            since=int(steps[np.argmax(values > REPEATS)]),
+            since=steps[np.argmax(values > REPEATS)],
             evidence={"first": first, "last": last},
             causes=("paid", "high-rate"),
         )
@@ -453,7 +444,7 @@ TIMES = 3.0
 SLOWER_ENOUGH = 20
 
 
-@rule("slower", needs=("step_time",), kinds=("rl", "sft"), live=False)
+@rule("slower", "step_time", kinds=BOTH, live=False)
 def find_slower(history: History) -> Iterator[Finding]:
     """Steps that take ever longer for the same work.
 
@@ -462,28 +453,21 @@ def find_slower(history: History) -> Iterator[Finding]:
 
     What else ran on the machine is not known, so it is a note.
     """
-    seconds = finite_values(history["step_time"].values)
+    seconds = history["step_time"].finite_values
     if len(seconds) < SLOWER_ENOUGH:
         return
-    width = max(3, len(seconds) // 10)
-    grew = float(
-        np.median(seconds[-width:]) / max(float(np.median(seconds[width : 2 * width])), 1e-9)
-    )
-    length = finite_values(history["completion_length"].values)
+    width = tenth_of(seconds)
+    grew = median(seconds[-width:]) / max(median(seconds[width : 2 * width]), 1e-9)
+    length = history["completion_length"].finite_values
     if len(length) >= SLOWER_ENOUGH:
-        grew /= max(
-            1.0,
-            float(
-                np.median(length[-width:]) / max(float(np.median(length[width : 2 * width])), 1.0)
-            ),
-        )
+        grew /= max(1.0, median(length[-width:]) / max(median(length[width : 2 * width]), 1.0))
     if grew < TIMES:
         return
     yield Finding(
         "note",
         evidence={
             "times": round(grew, 2),
-            "seconds": float(np.median(seconds[-width:])),
+            "seconds": median(seconds[-width:]),
             "a token": len(length) >= SLOWER_ENOUGH,
         },
         causes=("memory", "dead-workers", "other-work"),

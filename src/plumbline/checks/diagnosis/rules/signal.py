@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,6 @@ from plumbline.checks.diagnosis.facts import (
     EQUAL,
     LONG,
     MOST,
-    Refutes,
     equal_groups,
     group_samples,
     has_rising_trend,
@@ -34,11 +34,12 @@ from plumbline.checks.diagnosis.rule import rule
 from plumbline.checks.diagnosis.trends import (
     end_means,
     end_medians,
-    finite_values,
     longest_stretch,
     max_magnitude,
     measure_shift,
+    median,
     start_of_last_stretch,
+    tenth_of,
 )
 from plumbline.records import FloatArray, group_by_key
 
@@ -121,11 +122,7 @@ def _should_stop(history: History, since: int) -> bool:  # noqa: ARG001 - the st
     return covered >= (history.settings.get("rl.patience") or PATIENCE) and often**length < CHANCE
 
 
-@rule(
-    "no-signal",
-    needs=("grad_norm|frac_reward_zero_std|reward_std|reward",),
-    stops=_should_stop,
-)
+@rule("no-signal", "grad_norm|frac_reward_zero_std|reward_std|reward", stops=_should_stop)
 def find_no_signal(history: History) -> Iterator[Finding]:
     """Steps that teach nothing: every group's rewards are equal, or the gradient is zero though
     they differ.
@@ -148,9 +145,9 @@ def find_no_signal(history: History) -> Iterator[Finding]:
         yield _lost_gradient_finding(history, share, start, evidence, for_good=for_good)
         return
     reward = history["reward"]
-    there = finite_values(reward.since(start).values)
-    level = float(np.median(there)) if len(there) else float("nan")
-    values = finite_values(reward.values)
+    there = reward.since(start).finite_values
+    level = median(there) if len(there) else float("nan")
+    values = reward.finite_values
     best = float(values.max()) if len(values) else float("nan")
     earned = float(values[: max(1, len(values) // 10)].mean()) if len(values) else float("nan")
     evidence |= {"reward there": round(level, 4)}
@@ -201,8 +198,8 @@ def _equal_rewards_finding(
     full = highest is not None and level > NO_SIGNAL_TOP * highest
     mixed = evidence["sign"] == GRADIENT and _has_spread(history) and is_batch_spread(history)
     rewards, shares = (
-        finite_values(history["reward"].since(start).values),
-        finite_values(history["frac_reward_zero_std"].since(start).values),
+        history["reward"].since(start).finite_values,
+        history["frac_reward_zero_std"].since(start).finite_values,
     )
     varies = len(rewards) > 0 and float(np.ptp(rewards)) > EQUAL
     stored = [one for one in history.samples if one.step >= start]
@@ -212,7 +209,7 @@ def _equal_rewards_finding(
     equal = any(len(one) > 0 and float(one.mean()) >= MOST for one in found)
     cancel = not varies and _parts_move(history)
     if cancel:
-        causes: tuple[str | tuple[str, Refutes], ...] = ("parts-cancel",)
+        causes: tuple[str | tuple[str, bool], ...] = ("parts-cancel",)
     elif zero:
         causes = ("too-hard",) if varies else ("always-zero",)
     else:
@@ -221,14 +218,14 @@ def _equal_rewards_finding(
             *(("paid-in-full",) if full else ()),
             (
                 "not-trained",
-                lambda run: equal or not (mixed or (varies and not _has_no_spread(run))),
+                equal or not (mixed or (varies and not _has_no_spread(history))),
             ),
-            ("alike-in-batch" if mixed else "alike", lambda _: full or not varies or apart),
+            ("alike-in-batch" if mixed else "alike", full or not varies or apart),
             (
                 "tells-nothing-apart",
-                lambda run: not apart and (varies or _rewards_differ_anywhere(run)),
+                not apart and (varies or rewards_differ(history) or _has_spread(history)),
             ),
-            ("not-trained", lambda run: equal or mixed or varies or _has_no_spread(run)),
+            ("not-trained", equal or mixed or varies or _has_no_spread(history)),
         )
     return Finding(
         how,
@@ -236,7 +233,7 @@ def _equal_rewards_finding(
         since=start,
         evidence=evidence
         | {"mixed": mixed, "example": quote_sample(_samples_earning(history, start, level))},
-        causes=unrefuted_causes(history, *causes, "small-groups"),
+        causes=unrefuted_causes(*causes, "small-groups"),
     )
 
 
@@ -267,7 +264,7 @@ def _pays_prompts(samples: Sequence[Sample]) -> bool:
 
 def _parts_move(history: History) -> bool:
     """Whether several parts of the reward are not the same in all steps."""
-    parts = [finite_values(history[f"reward/{name}"].values) for name in history.names("reward/")]
+    parts = [part.finite_values for part in history.parts.values()]
     return sum(len(values) > 0 and bool(np.ptp(values) > EQUAL) for values in parts) > 1
 
 
@@ -283,14 +280,14 @@ def _lost_gradient_finding(
     """A gradient of 0 where rewards differ within groups: the fault lies between the loss and the
     weights."""
     equal, spread = (
-        finite_values(history["frac_reward_zero_std"].values),
-        finite_values(history["reward_std"].values),
+        history["frac_reward_zero_std"].finite_values,
+        history["reward_std"].finite_values,
     )
     evidence = evidence | {
         "share with a spread": round(1 - float(equal.mean()), 3)
         if len(equal) and equal.mean() > 0
         else None,
-        "deviation": float(np.median(spread)) if len(spread) else None,
+        "deviation": median(spread) if len(spread) else None,
     }
     if has_rising_trend(history) and (share == 1 or not for_good):
         return Finding("note", "other-gradient", start, evidence, causes=("norm-misread",))
@@ -300,14 +297,13 @@ def _lost_gradient_finding(
         since=start,
         evidence=evidence,
         causes=unrefuted_causes(
-            history,
-            ("rate-zero", lambda run: bool((run["learning_rate"].values > 0).any())),
+            ("rate-zero", bool((history["learning_rate"].values > 0).any())),
             "frozen",
             "graph-cut",
             "lost-between-processes",
             (
                 "all-masked",
-                lambda run: bool((run["frac_truncated"].values < NO_SIGNAL_MOST).any()),
+                bool((history["frac_truncated"].values < NO_SIGNAL_MOST).any()),
             ),
         ),
     )
@@ -321,13 +317,8 @@ def _has_no_spread(history: History) -> bool:
 
 def _has_spread(history: History) -> bool:
     """Whether a deviation of rewards is logged."""
-    spread = finite_values(history["reward_std"].values)
-    return len(spread) > 0 and float(np.median(spread)) > EQUAL
-
-
-def _rewards_differ_anywhere(history: History) -> bool:
-    """Whether rewards do tell answers apart somewhere: of one group, or of different prompts."""
-    return rewards_differ(history) or _has_spread(history)
+    spread = history["reward_std"].finite_values
+    return len(spread) > 0 and median(spread) > EQUAL
 
 
 def _is_chance(mask: np.ndarray) -> bool:
@@ -355,7 +346,7 @@ TAUGHT, ALWAYS = 0.75, 0.9
 rises, and one at first and at last that leaves nothing to learn."""
 
 
-@rule("zero-variance-groups", needs=("frac_reward_zero_std|samples|reward_std",))
+@rule("zero-variance-groups", "frac_reward_zero_std|samples|reward_std")
 def find_zero_variance_groups(history: History) -> Iterator[Finding]:
     """Groups whose rewards are all equal teach nothing: most of the rollouts may be paid for and
     thrown away.
@@ -372,7 +363,7 @@ def find_zero_variance_groups(history: History) -> Iterator[Finding]:
     last = shares.last(window).values
     if len(last) < window or not ZERO_VARIANCE_GROUPS_MOST < np.mean(last) < 1:
         return
-    share, earned = float(np.mean(last)), finite_values(history["reward"].last(WINDOW).values)
+    share, earned = float(np.mean(last)), history["reward"].last(WINDOW).finite_values
     level = float(earned.mean()) if len(earned) else float("nan")
     highest = max_reward(history)
     code, causes = _locate_groups(history, share, level, highest)
@@ -385,7 +376,7 @@ def find_zero_variance_groups(history: History) -> Iterator[Finding]:
     yield Finding(
         "note" if taught or (solved and not always) else "warning",
         code,
-        since=int(shares.last(window).steps[0]),
+        since=shares.last(window).steps[0],
         evidence={
             "steps": window,
             "share": round(share, 3),
@@ -415,19 +406,17 @@ def _find_saturation(history: History) -> Iterator[Finding]:
     spread, reward, kl = history["reward_std"], history["reward"], history["kl"]
     if len(spread) < 2 * WINDOW or not np.isfinite(spread.values).all():
         return
-    first = float(np.median(spread.values[: len(spread) // 3]))
+    first = median(spread.values[: len(spread) // 3])
     gone = spread.values < SATURATED * first
     late = np.cumsum(gone[::-1])[::-1] / np.arange(len(gone), 0, -1)
     place = int(np.argmax(gone & (late >= MOSTLY)))
     if not gone[place] or len(gone) - place < SATURATED_FOR * len(gone):
         return
     start = int(spread.steps[place])
-    after = finite_values(reward.since(start).values)
-    if not len(after) or np.median(after) < NO_SIGNAL_TOP * max_magnitude(
-        finite_values(reward.values)
-    ):
+    after = reward.since(start).finite_values
+    if not len(after) or median(after) < NO_SIGNAL_TOP * max_magnitude(reward.finite_values):
         return
-    moved = finite_values(kl.since(start).values)
+    moved = kl.since(start).finite_values
     drifts = len(moved) > 0 and moved[-1] > DRIFT and moved[-1] > 2 * moved[0]
     yield Finding(
         "warning" if drifts else "note",
@@ -437,12 +426,12 @@ def _find_saturation(history: History) -> Iterator[Finding]:
             "share": round(len(after) / len(spread), 3),
             "steps": len(after),
             "of": len(spread),
-            "reward": round(float(np.median(after)), 4),
+            "reward": round(median(after), 4),
             "deviation at first": first,
-            "deviation": float(np.median(spread.since(start).values)),
-            "drifts": bool(drifts),
-            "kl at first": float(moved[0]) if drifts else None,
-            "kl": float(moved[-1]) if drifts else None,
+            "deviation": median(spread.since(start).values),
+            "drifts": drifts,
+            "kl at first": moved[0] if drifts else None,
+            "kl": moved[-1] if drifts else None,
         },
         causes=("solved", "cheat"),
     )
@@ -454,7 +443,7 @@ def _locate_groups(
     """Where groups of equal rewards stand, as far as completions, parts or the scale of the reward
     tell it: what was found, and its causes."""
     few, stands = "few-values", _locate_stored_groups(history.samples)
-    parts = [recent_median(history[f"reward/{name}"]) for name in history.names("reward/")]
+    parts = list(map(recent_median, history.parts.values()))
     if stands is None and len(parts) > 1 and 0 <= min(parts) <= max(parts) <= 1:
         ends = {one < LOW for one in parts if one < LOW or one > ZERO_VARIANCE_GROUPS_TOP}
         whole = all(one < LOW or one > ZERO_VARIANCE_GROUPS_TOP for one in parts)
@@ -476,9 +465,7 @@ ONE_SIDE = 0.8
 def _locate_stored_groups(samples: Sequence[Sample]) -> str | None:
     """At which end of all stored rewards those of recent groups of equal rewards lie; None where
     none are stored."""
-    known = [
-        rewards for *_, rewards in sorted(rewards_of_groups(samples), key=lambda group: group[0])
-    ]
+    known = [rewards for *_, rewards in sorted(rewards_of_groups(samples), key=itemgetter(0))]
     levels = [group[0] for group in known[-len(known) // 3 :] if max(group) - min(group) < EQUAL]
     lowest = min((min(group) for group in known), default=0.0)
     top = max((max(group) for group in known), default=0.0)
@@ -498,7 +485,7 @@ ADVANTAGE_GONE = 0.1
 """Of what its deviation was at first, and at most."""
 
 
-@rule("advantages", needs=("advantage_std", "reward_std"))
+@rule("advantages", "advantage_std", "reward_std")
 def find_no_advantages(history: History) -> Iterator[Finding]:
     """Advantages that are nearly 0 though rewards differ within groups: what divides them, or a
     mask, takes the signal.
@@ -506,8 +493,8 @@ def find_no_advantages(history: History) -> Iterator[Finding]:
     The first tenth of the steps against the last.
     """
     steps, values = history["advantage_std"].finite
-    tenth = max(3, len(values) // 10)
-    spread = finite_values(history["reward_std"].values)
+    tenth = tenth_of(values)
+    spread = history["reward_std"].finite_values
     if min(len(values), len(spread)) < 2 * WINDOW:
         return
     first, last = end_medians(values, tenth)
@@ -515,7 +502,7 @@ def find_no_advantages(history: History) -> Iterator[Finding]:
     if last < ADVANTAGE_GONE * min(1.0, first) and now > before / 2:
         yield Finding(
             "warning",
-            since=int(steps[np.argmax(values < first / 2)]),
+            since=steps[np.argmax(values < first / 2)],
             evidence={"first": first, "last": last, "deviation": now},
             causes=("divided", "masked"),
         )
@@ -528,17 +515,15 @@ FORM = re.compile("(?<!per)form|xml|tag|style|length|brev|json|think|fluen|repet
 RIGHT = re.compile("corr|acc(?!ept)|answer|exact|right|solv|match|success|math|result")
 
 
-@rule("part-alone", needs=("reward/",), live=False)
+@rule("part-alone", "reward/", live=False)
 def find_part_alone(history: History) -> Iterator[Finding]:
     """A part of the reward that pays for form rises, and the part that says what is right stands.
 
     Over the whole run or its second half, by the parts' names, which lie between 0 and 1.
     """
-    names = history.names("reward/")
-    parts = {name: history[f"reward/{name}"].finite for name in names}
     parts = {
         name: (steps, values)
-        for name, (steps, values) in parts.items()
+        for name, (steps, values) in ((name, part.finite) for name, part in history.parts.items())
         if len(values) >= 4 * WINDOW and values.min() > -STANDS and values.max() < 1 + STANDS
     }
     right = [name for name in parts if RIGHT.search(name) and not FORM.search(name)]
@@ -559,13 +544,13 @@ def find_part_alone(history: History) -> Iterator[Finding]:
                     yield Finding(
                         "warning",
                         about=form,
-                        since=int(steps[start]),
+                        since=steps[start],
                         evidence={
                             "first": first,
                             "last": last,
                             "right": name,
-                            "right first": float(there[:third].mean()),
-                            "right last": float(there[-third:].mean()),
+                            "right first": there[:third].mean(),
+                            "right last": there[-third:].mean(),
                         },
                         causes=("cheaper", "too-hard"),
                     )
@@ -578,7 +563,7 @@ DIRECTION = 1.0
 """The t-value from which on there is a sign of a direction."""
 
 
-@rule("mostly-noise", needs=("reward", "grad_signal", "grad_noise"))
+@rule("mostly-noise", "reward", "grad_signal", "grad_noise")
 def find_mostly_noise(history: History) -> Iterator[Finding]:
     """Neither gradients nor rewards point anywhere: AdamW's steps are then a random walk, and
     unlearn what SFT taught.
@@ -614,11 +599,10 @@ def find_mostly_noise(history: History) -> Iterator[Finding]:
             "signal t": signal,
             "reward t": slope,
             "signal / noise": ratio,
-            "rate": float(rate[-1]) if len(rate) else None,
+            "rate": rate[-1] if len(rate) else None,
         },
         causes=unrefuted_causes(
-            history,
-            ("control", lambda run: not run.settings.get("controls.shuffle_advantages")),
+            ("control", not history.settings.get("controls.shuffle_advantages")),
             "few-answers",
             "long-sft",
             "high-rate",
@@ -654,7 +638,7 @@ ENOUGH = 10
 STUCK_PROMPTS_EQUAL = 1e-6
 
 
-@rule("stuck-prompts", needs=("samples",), live=False)
+@rule("stuck-prompts", "samples", live=False)
 def find_stuck_prompts(history: History) -> Iterator[Finding]:
     """Prompts that never taught anything: at every visit all of their answers earned the same.
 
@@ -691,14 +675,14 @@ RARE = 0.2
 """Share of the steps; what fails more often is no outage, and other checks see it."""
 
 
-@rule("outage", needs=("reward",))
+@rule("outage", "reward")
 def find_outage(history: History) -> Iterator[Finding]:
     """Steps in which everything earned exactly 0, between steps in which it did not: what judges
     was away.
 
     The reward and its parts; a stretch of zeros to the end is none (it may be a collapse).
     """
-    for name in ("reward", *(f"reward/{one}" for one in history.names("reward/"))):
+    for name in history.reward_names:
         away = _outage_steps(
             history[name],
             history["reward_std" if name == "reward" else name.replace("reward/", "reward_std/")],
@@ -707,7 +691,7 @@ def find_outage(history: History) -> Iterator[Finding]:
             continue
         yield Finding(
             "warning",
-            since=int(away[0]),
+            since=away[0],
             evidence={
                 "part": name.partition("/")[2],
                 "steps": len(away),
@@ -743,7 +727,7 @@ def _outage_steps(series: Series, spread: Series) -> np.ndarray:
         near = near[np.abs(near) > 1e-12]
         if len(near) < AROUND // 2:
             continue
-        middle = float(np.median(near))
+        middle = median(near)
         if middle > SURE * max(float(np.std(near, ddof=1)), least):
             found.append(steps[at])
     return np.array(found, dtype=np.int64)

@@ -8,8 +8,8 @@ from plumbline.checks.check import Finding, Level
 from plumbline.checks.diagnosis.facts import recent_median, unrefuted_causes, zero_mask
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.outcome import measure_outcome
-from plumbline.checks.diagnosis.rule import rule
-from plumbline.checks.diagnosis.trends import end_medians, finite_values
+from plumbline.checks.diagnosis.rule import BOTH, rule
+from plumbline.checks.diagnosis.trends import end_medians, median, tenth_of
 
 SPENT = 0.01
 """Of the highest rate: below it a step of AdamW moves a hundredth of what it did."""
@@ -32,12 +32,7 @@ def _should_stop(history: History, since: int) -> bool:  # noqa: ARG001 - the ra
     )
 
 
-@rule(
-    "rate-exhausted",
-    needs=("learning_rate",),
-    kinds=("rl", "sft"),
-    stops=_should_stop,
-)
+@rule("rate-exhausted", "learning_rate", kinds=BOTH, stops=_should_stop)
 def find_rate_exhausted(history: History) -> Iterator[Finding]:
     """The learning rate has run out while steps remain: they cost as much as the others and change
     nothing.
@@ -84,7 +79,7 @@ def _exhausted_finding(
         evidence={
             "share of steps": round(share, 3),
             "highest": peak,
-            "last": float(history["learning_rate"].values[-1]),
+            "last": history["learning_rate"].values[-1],
             "planned steps": planned,
             "logged steps": len(history["learning_rate"]),
         },
@@ -110,18 +105,18 @@ FAR_OFF = 10.0
 """Times under the usual rates, from which a rate is too low by itself."""
 
 
-@rule("small-updates", needs=("learning_rate",), kinds=("rl", "sft"))
+@rule("small-updates", "learning_rate", kinds=BOTH)
 def find_small_updates(history: History) -> Iterator[Finding]:
     """A learning rate so low that the weights cannot have gone anywhere.
 
     The whole of what was trained.
     """
     rate = history["learning_rate"]
-    values = rate.finite[1]
+    values = rate.finite_values
     if len(values) < 2:
         return
     # a row may stand for the steps before it
-    apart, first = int(np.median(np.diff(rate.steps))), int(rate.steps[0])
+    apart, first = int(median(np.diff(rate.steps))), int(rate.steps[0])
     if (steps := int(rate.steps[-1]) - first + (apart if first <= apart else 1)) < ENOUGH:
         return
     left = (
@@ -148,7 +143,7 @@ def find_small_updates(history: History) -> Iterator[Finding]:
     yield Finding(
         "warning",
         code,
-        since=int(rate.steps[0]),
+        since=rate.steps[0],
         evidence={
             "sum of learning rates": travelled,
             "highest learning rate": highest,
@@ -164,7 +159,7 @@ HIGHEST = 1e-2
 """Models of a million weights learn by RL at 1e-3; no run is known that does above."""
 
 
-@rule("high-rate", needs=("learning_rate",), live=False)
+@rule("high-rate", "learning_rate", live=False)
 def find_high_rate(history: History) -> Iterator[Finding]:
     """A learning rate far above any that RL bears, and no rise: what else broke follows from it.
 
@@ -174,7 +169,7 @@ def find_high_rate(history: History) -> Iterator[Finding]:
     if highest > HIGHEST and came is not None and came.better is False:
         yield Finding(
             "warning",
-            since=int(history["learning_rate"].steps[0]),
+            since=history["learning_rate"].steps[0],
             evidence={"highest learning rate": highest, "usual": ADAPTERS[1]},
             causes=("slip",),
         )
@@ -184,7 +179,7 @@ def highest_learning_rate(history: History) -> float:
     """The highest rate that was logged or planned: a warmup may not be over; NaN where none is
     known."""
     logged, planned = (
-        finite_values(history["learning_rate"].values),
+        history["learning_rate"].finite_values,
         history.settings.get(f"{history.kind}.optimiser.learning_rate"),
     )
     rates = [*logged.tolist(), *([float(planned)] if isinstance(planned, int | float) else [])]
@@ -214,7 +209,7 @@ CLIP = 1.0
 """The clip of trainers that say nothing else (TRL, transformers)."""
 
 
-@rule("gradient-spikes", needs=("grad_norm",), kinds=("rl", "sft"))
+@rule("gradient-spikes", "grad_norm", kinds=BOTH)
 def find_gradient_spikes(history: History) -> Iterator[Finding]:
     """Gradients far above what is usual: steps in random directions, even where the norm is
     clipped.
@@ -227,13 +222,13 @@ def find_gradient_spikes(history: History) -> Iterator[Finding]:
     used = values[signal]
     if len(used) < 10:
         return
-    middle = float(np.median(used))
+    middle = median(used)
     # A norm that is high for a while, as at first, is no spike: those around it are high, too.
     around = _running_median(used, AROUND)
     spikes = np.zeros(len(values), dtype=bool)
     spikes[signal] = used > np.maximum(SPIKE * np.maximum(around, middle), HIGH)
     # a new head, an adapter or random weights begin far off
-    spikes[: max(3, len(values) // 10)] = False
+    spikes[: tenth_of(values)] = False
     clip = history.settings.get(f"{history.kind}.optimiser.max_grad_norm")
     clip = clip if isinstance(clip, int | float) and clip else CLIP
     huge = int((spikes & (values > HUGE * middle)).sum())
@@ -242,8 +237,8 @@ def find_gradient_spikes(history: History) -> Iterator[Finding]:
         yield Finding(
             "warning" if several or (spikes & (values > 100 * max(middle, HIGH))).any() else "note",
             "spikes",
-            since=int(series.steps[spikes][0]),
-            evidence={"steps": int(spikes.sum()), "highest": float(values.max()), "median": middle},
+            since=series.steps[spikes][0],
+            evidence={"steps": spikes.sum(), "highest": values.max(), "median": middle},
             causes=("extreme-answers", "high-rate")
             if (came := measure_outcome(history)) and came.better
             else ("high-rate", "extreme-answers"),
@@ -252,7 +247,7 @@ def find_gradient_spikes(history: History) -> Iterator[Finding]:
         yield Finding(
             "warning",
             "far-above-clip",
-            since=int(series.steps[0]),
+            since=series.steps[0],
             evidence={"median": middle, "max_grad_norm": clip, "times": middle / clip},
             causes=("summed-loss", "unlikely-answers"),
         )
@@ -263,10 +258,10 @@ def _running_median(values: np.ndarray, beside: int) -> np.ndarray:
     ends."""
     places, width = range(len(values)), 2 * beside + 1
     if len(values) < width:
-        return np.array([np.median(values[max(0, at - beside) : at + beside + 1]) for at in places])
+        return np.array([median(values[max(0, at - beside) : at + beside + 1]) for at in places])
     inside = np.median(np.lib.stride_tricks.sliding_window_view(values, width), axis=1)
-    first = [np.median(values[: at + beside + 1]) for at in places[:beside]]
-    last = [np.median(values[at - beside :]) for at in places[-beside:]]
+    first = [median(values[: at + beside + 1]) for at in places[:beside]]
+    last = [median(values[at - beside :]) for at in places[-beside:]]
     return np.concatenate([first, inside, last])
 
 
@@ -281,7 +276,7 @@ MOVED = 0.01
 """Nats to the reference: the rate moves the policy."""
 
 
-@rule("clip-idle", needs=("clip_fraction",), live=False)
+@rule("clip-idle", "clip_fraction", live=False)
 def find_clip_idle(history: History) -> Iterator[Finding]:
     """A clip that never acts, where it could.
 
@@ -301,9 +296,8 @@ def find_clip_idle(history: History) -> Iterator[Finding]:
         "old-are-new",
         evidence=evidence,
         causes=unrefuted_causes(
-            history,
             "recomputed",
-            ("low-rate", lambda run: recent_median(run["kl"]) > MOVED),
+            ("low-rate", recent_median(history["kl"]) > MOVED),
         ),
     )
 
@@ -313,7 +307,7 @@ CLIPPED, CLIMBED = 0.3, 2.0
 Ratios of whole answers are clipped as often from the first step on, and no worse for it."""
 
 
-@rule("clip-high", needs=("clip_fraction",))
+@rule("clip-high", "clip_fraction")
 def find_clip_high(history: History) -> Iterator[Finding]:
     """A clip that takes the gradient from much of what was drawn: updates go further than the ratio
     allows.
@@ -321,14 +315,14 @@ def find_clip_high(history: History) -> Iterator[Finding]:
     The first tenth of the steps against the last.
     """
     steps, values = history["clip_fraction"].finite
-    tenth = max(3, len(values) // 10)
+    tenth = tenth_of(values)
     if len(values) < 20:
         return
     first, last = end_medians(values, tenth)
     if last > CLIPPED:
         yield Finding(
             "warning" if last > CLIMBED * first else "note",
-            since=int(steps[np.argmax(values > CLIPPED)]),
+            since=steps[np.argmax(values > CLIPPED)],
             evidence={"first": first, "last": last},
             causes=("high-rate", "many-updates", "old-samples"),
         )
@@ -337,7 +331,7 @@ def find_clip_high(history: History) -> Iterator[Finding]:
 OFTEN = 0.5
 
 
-@rule("ratio-capped", needs=("importance_ratio_max",), live=False)
+@rule("ratio-capped", "importance_ratio_max", live=False)
 def find_ratio_capped(history: History) -> Iterator[Finding]:
     """Importance ratios of which only the cap is seen: how far sampler and scorer are apart, nobody
     can tell.
@@ -353,7 +347,7 @@ def find_ratio_capped(history: History) -> Iterator[Finding]:
         return
     yield Finding(
         "note",
-        since=int(steps[np.argmax(at_cap)]),
+        since=steps[np.argmax(at_cap)],
         evidence={
             "cap": top,
             "share of steps": round(float(at_cap.mean()), 3),
