@@ -43,7 +43,10 @@ class ToyTask(Task):
         return [
             Example(
                 id=f"{split}-{index}",
-                messages=[{"role": "user", "content": f"{split} {index}: escreva"}],
+                messages=[
+                    *self.options.get("lead", ()),
+                    {"role": "user", "content": f"{split} {index}: escreva"},
+                ],
                 gold="aaaa" if self.options.get("gold", True) else None,
                 reference={"letter": "a"},
                 stratum="even" if index % 2 == 0 else "odd",

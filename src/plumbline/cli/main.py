@@ -127,6 +127,10 @@ PUSH = (
     "`hf auth login`."
 )
 EVALUATE = "Measure the change in reward on N held-out examples of the model's task."
+PROVE = (
+    "Compare a deployed model with this one: an OpenAI-compatible server, an exported folder or a "
+    "GGUF file."
+)
 
 
 def _version(value: bool) -> None:
@@ -800,11 +804,13 @@ def audit(
     "· "
     "`plumbline export runs/mine --out shared/mine-gguf --kind gguf --gguf q8_0` · "
     "`plumbline export runs/mine/models/sft --out shared/sft --kind adapter` · "
-    "`plumbline export runs/mine --out shared/mine --push USER/NAME`",
+    "`plumbline export runs/mine --out shared/mine --push USER/NAME` · "
+    "`plumbline export runs/mine --prove http://localhost:8000`",
 )
 def export(
     model: Annotated[str, Argument(metavar="RUN|MODEL", help=EXPORTED)],
-    out: Annotated[Path, Option(metavar="FOLDER", help=EXPORT_FOLDER)],
+    out: Annotated[Path | None, Option(metavar="FOLDER", help=EXPORT_FOLDER)] = None,
+    prove: Annotated[str | None, Option(metavar="[NAME=]ADDRESS|MODEL", help=PROVE)] = None,
     kind: Annotated[str, Option(metavar="merged|adapter|gguf", help="What is written.")] = "merged",
     dtype: Annotated[
         str | None,
@@ -834,11 +840,24 @@ def export(
 
     merged is an ordinary transformers directory (the families other than autoregressive keep their
     own format), adapter what LoRA trained, without its base, and gguf one file for llama.cpp. What
-    is written is read back and compared.
+    is written is read back and compared. With --prove nothing is written: what a server or a file
+    answers is compared with the trained model, faults are named, and the exit status is 1 where
+    there are some.
     """
     from plumbline.export.export import Export
     from plumbline.export.export import export as write
 
+    if prove is not None:
+        from plumbline.export.prove import prove as compare
+
+        if out or dtype or gguf or base or push or public or kind != "merged":
+            raise RecipeError("with --prove nothing is written", "give --evaluate alone with it")
+        with show_progress() as view:
+            proof = compare(model, prove, evaluate or 8, view)
+        print_json(proof.to_json()) if as_json else print_text(proof.text())
+        raise Exit(1 if proof.faults else 0)
+    if out is None:
+        raise RecipeError("export needs a place", "add --out FOLDER, or --prove ADDRESS")
     what = take.pick_arguments(Export, locals())
     with show_progress() as view:
         done = write(what, view)

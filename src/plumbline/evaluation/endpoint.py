@@ -1,5 +1,5 @@
-"""Any OpenAI-compatible endpoint as a sampler for evaluations: messages in, text out, no
-log-probabilities.
+"""Any OpenAI-compatible endpoint as a sampler for evaluations: messages in, text out, and
+log-probabilities where they are asked for.
 
 What it answers is somebody else's: nothing is followed, allocated or printed because an answer says
 so.
@@ -19,7 +19,7 @@ import numpy as np
 from plumbline.config.imports import import_needed
 from plumbline.engines.vllm_client import check_address
 from plumbline.errors import EngineError
-from plumbline.records import Draws, Message, Request, Sampling, Trajectory
+from plumbline.records import Draws, Message, Request, Sampling, Trajectory, Transition
 
 KEY = "OPENAI_API_KEY"
 """The environment variable that holds a key, where the endpoint wants one."""
@@ -48,9 +48,17 @@ class Endpoint:
     context = 2**31
     """Not known; the endpoint refuses what does not fit."""
 
-    def __init__(self, address: str, model: str, timeout: float = 600.0) -> None:
-        """Take the address, with or without /v1, and the model's name there; `timeout` seconds for
-        a whole answer.
+    def __init__(
+        self, address: str, model: str, timeout: float = 600.0, *, logprobs: bool = False
+    ) -> None:
+        """Take where an endpoint is.
+
+        Args:
+            address: with or without /v1.
+            model: its name there.
+            timeout: seconds for a whole answer.
+            logprobs: whether answers that are drawn come with log-probabilities [nats], as their
+                one transition, whose token ids are -1.
 
         Raises:
             EngineError: httpx is not installed; the address, or the key in `KEY`, cannot be used.
@@ -60,11 +68,8 @@ class Endpoint:
         self._key = os.environ.get(KEY, "").strip()
         if not (self._key.isascii() and self._key.isprintable()):
             raise EngineError(f"the key in {KEY} has characters that no key has", "copy it again")
-        self.model, self.address, self.timeout = (
-            model,
-            address.rstrip("/").removesuffix("/v1"),
-            timeout,
-        )
+        self.address = address.rstrip("/").removesuffix("/v1")
+        self.model, self.timeout, self.logprobs = model, timeout, logprobs
 
     @property
     def engine(self) -> Mapping[str, str]:
@@ -101,6 +106,23 @@ class Endpoint:
             thread.join()
             loop.close()
 
+    def names(self) -> list[str]:
+        """What the endpoint calls its models.
+
+        Raises:
+            EngineError: it is not there, refuses, or says nothing of the kind.
+        """
+
+        async def ask() -> bytes:
+            async with self._client() as client:
+                return await self._request(client, "/v1/models")
+
+        said = asyncio.run(ask())
+        try:
+            return [str(one["id"]) for one in json.loads(said.decode())["data"]]
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise self._error(f"answered what is no list of models: {said!r:.300}") from error
+
     def _client(self) -> Any:
         headers = {"Accept-Encoding": "identity", "Content-Type": "application/json"}
         headers |= {"Authorization": f"Bearer {self._key}"} if self._key else {}
@@ -124,30 +146,25 @@ class Endpoint:
             body["top_p"] = sampling.top_p
         if sampling.top_k:
             body["top_k"] = sampling.top_k
+        if self.logprobs and not sampling.greedy:
+            body["logprobs"] = True
         async with gate:
             try:
                 async with asyncio.timeout(self.timeout):
-                    said = await self._post(client, json.dumps(body), sampling.max_tokens)
+                    said = await self._request(client, "/v1/chat/completions", body)
             except TimeoutError as error:
                 raise self._error(
                     f"gave no whole answer within {self.timeout:g} seconds"
                 ) from error
-        text, finish, tokens = self._read(said)
-        return Trajectory(
-            prompt=np.zeros(0, dtype=np.int64),
-            transitions=(),
-            text=text,
-            sampling=sampling,
-            finish="length" if finish == "length" else "stop",
-            # so many, and which is not known; one number in memory
-            answer=np.broadcast_to(np.int64(-1), tokens),
-        )
+        return self._read(said, sampling)
 
-    async def _post(self, client: Any, body: str, most: int) -> bytes:
-        """The body of its answer to one of ours, which asks for `most` tokens."""
+    async def _request(
+        self, client: Any, path: str, body: Mapping[str, Any] | None = None
+    ) -> bytes:
+        """The body of its answer: to one of ours by POST, without one by GET."""
         for attempt in range(TRIES):
             try:
-                status, said, to = await self._answer(client, body)
+                status, said, to = await self._answer(client, path, body)
             except (self._httpx.RequestError, UnicodeError, OSError) as error:
                 why = f"is not there, or breaks off ({type(error).__name__})"
             else:
@@ -159,12 +176,11 @@ class Endpoint:
                     )
                 told = said[:1000].decode(errors="replace")
                 why = f"refused with {status}: {told}"
-                if status in {400, 413, 422} and TOO_LONG.search(told):
+                if body and status in {400, 413, 422} and TOO_LONG.search(told):
                     raise self._error(
                         why,
-                        f"lower --max-tokens (an answer may have {most}), shorten the prompts, or "
-                        "give the endpoint a "
-                        "longer context",
+                        f"lower --max-tokens (an answer may have {body['max_tokens']}), shorten "
+                        "the prompts, or give the endpoint a longer context",
                     )
                 if status < 500 and status != 429:
                     break
@@ -172,24 +188,28 @@ class Endpoint:
                 await asyncio.sleep(0.5 * 2**attempt)
         raise self._error(why)
 
-    async def _answer(self, client: Any, body: str) -> tuple[int, bytes, str]:
+    async def _answer(
+        self, client: Any, path: str, body: Mapping[str, Any] | None
+    ) -> tuple[int, bytes, str]:
         """The status of an answer, its body, and where it redirects to."""
-        found = bytearray()
-        async with client.stream(
-            "POST", f"{self.address}/v1/chat/completions", content=body
-        ) as answer:
+        found, method = bytearray(), "GET" if body is None else "POST"
+        content = None if body is None else json.dumps(body)
+        async with client.stream(method, self.address + path, content=content) as answer:
             async for chunk in answer.aiter_bytes():
                 found += chunk
                 if len(found) > LONGEST:
                     raise self._error(f"gave an answer of more than {LONGEST >> 20} MiB")
             return answer.status_code, bytes(found), answer.headers.get("location", "nowhere")
 
-    def _read(self, said: bytes) -> tuple[str, str | None, int]:
-        """The text of a chat completion, why it ended, and how many tokens it says that it has."""
+    def _read(self, said: bytes, sampling: Sampling) -> Trajectory:
+        """What a chat completion says that was drawn."""
         try:
             found = json.loads(said.decode())
-            (choice,), tokens = found["choices"], found["usage"]["completion_tokens"]
+            (choice,), usage = found["choices"], found["usage"]
+            tokens, read = usage["completion_tokens"], usage.get("prompt_tokens", 0)
             text, finish = choice["message"]["content"], choice.get("finish_reason")
+            content = (choice.get("logprobs") or {}).get("content") or () if self.logprobs else ()
+            logprobs = np.array([each["logprob"] for each in content], dtype=np.float32)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             why = f"{type(error).__name__}: {error}"
             shown = said[:1000].decode(errors="replace")
@@ -206,11 +226,22 @@ class Endpoint:
             raise self._error(
                 f"answered with choice {choice['index']!r:.300}, and the only one is 0"
             )
-        if type(tokens) is not int or not 0 <= tokens <= LONGEST:
-            raise self._error(
-                f"says that an answer has {tokens!r:.300} tokens (usage.completion_tokens)"
-            )
-        return text or "", finish, tokens
+        for what, count in (("an answer", tokens), ("a prompt", read)):
+            if type(count) is not int or not 0 <= count <= LONGEST:
+                raise self._error(f"says that {what} has {count!r:.300} tokens (usage)")
+        if logprobs.ndim != 1 or not np.isfinite(logprobs).all():
+            raise self._error("answered with log-probabilities that are no numbers")
+        places, unknown = np.arange(len(logprobs)), np.full(len(logprobs), -1)
+        drawn = Transition(positions=places, tokens=unknown, logprobs=logprobs)
+        # so many tokens, and which is not known; one number in memory
+        return Trajectory(
+            prompt=np.broadcast_to(np.int64(-1), read),
+            transitions=(drawn,) if len(logprobs) else (),
+            text=text or "",
+            sampling=sampling,
+            finish="length" if finish == "length" else "stop",
+            answer=np.broadcast_to(np.int64(-1), tokens),
+        )
 
     def _error(self, what: str, fix: str = "") -> EngineError:
         """An error about this endpoint, without its key and with nothing in it that a terminal

@@ -1,7 +1,7 @@
 """The model card of an export, as the hub reads it: a head of YAML, then Markdown for people."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
@@ -19,7 +19,7 @@ from plumbline.export.weights import OPTIONS, check_links
 from plumbline.policies.downloads.get import ENTRIES, ORIGIN
 from plumbline.policies.model_files import is_gguf
 from plumbline.policies.opening import adapter_base, check_source, find_run, options_as_trained
-from plumbline.records import clusters_of
+from plumbline.records import Evaluation, clusters_of, frozen
 from plumbline.reports.templating import escape_markdown, render_template
 from plumbline.reports.view import RunView
 from plumbline.runs.evaluations import EvaluationKey
@@ -39,7 +39,7 @@ from plumbline.version import __version__
 UNKNOWN = "unknown: look it up"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Base:
     """The model that training began from."""
 
@@ -57,7 +57,7 @@ class Base:
     """What is different from what the world calls by that name."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExportSource:
     """A model to export, and what is known of it."""
 
@@ -166,7 +166,7 @@ def _read_licence(readme: Path) -> str | None:
 # What an export costs in reward: the same examples before and after, both computed in float32.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RewardChange:
     """Greedy rewards of one task's examples, by the model as it was trained and by what was
     exported."""
@@ -211,8 +211,7 @@ def measure_changes(
         DataError: the task has no such split.
     """
     found = []
-    final = source.run.recipe.evaluation.final if source.run else ()
-    split = final[-1] if final else "test"
+    split = held_out(source)
     _, sampling = options_as_trained(source.model, OPTIONS)
     options = replace(OPTIONS, max_tokens=sampling.max_tokens)
     for name, task in tasks.items():
@@ -221,17 +220,25 @@ def measure_changes(
             evaluate_model(model, task, examples, split, options, listener)
             for model in (source.model, str(exported))
         )
-        rows = {row.id: row for row in after.rows}
-        pairs = [(one, rows[one.id]) for one in before.rows if one.id in rows]
-        rewards = [one.reward for one, _ in pairs], [other.reward for _, other in pairs]
-        compared = paired_difference(*rewards, clusters_of([one for one, _ in pairs]))
-        same = sum(one.completion == other.completion for one, other in pairs)
-        found.append(
-            RewardChange(
-                name, split, len(pairs), compared.before, compared.after, compared.difference, same
-            )
-        )
+        found.append(compare_rewards(name, before, after))
     return found
+
+
+def held_out(source: ExportSource) -> str:
+    """The split on which a model's run evaluated it last, else test."""
+    final = source.run.recipe.evaluation.final if source.run else ()
+    return final[-1] if final else "test"
+
+
+def compare_rewards(name: str, before: Evaluation, after: Evaluation) -> RewardChange:
+    """Two evaluations of the task `name`, on the examples that both judged."""
+    rows = {row.id: row for row in after.rows}
+    pairs = [(one, rows[one.id]) for one in before.rows if one.id in rows]
+    rewards = [one.reward for one, _ in pairs], [other.reward for _, other in pairs]
+    compared = paired_difference(*rewards, clusters_of([one for one, _ in pairs]))
+    same = sum(one.completion == other.completion for one, other in pairs)
+    change = compared.before, compared.after, compared.difference
+    return RewardChange(name, before.split, len(pairs), *change, same)
 
 
 LIBRARIES = {"merged": "transformers", "adapter": "peft", "gguf": "gguf"}
@@ -323,12 +330,12 @@ def licence_text(base: Base | None) -> str:
     )
 
 
-def change_text(one: RewardChange) -> str:
-    """A change of reward as a sentence."""
+def change_text(one: RewardChange, now: str = "stored") -> str:
+    """A change of reward as a sentence; `now` is what became of the model."""
     return (
         f"{escape_markdown(one.task)}, {escape_markdown(one.split)}, greedy, computed in float32: mean reward "
         f"{one.before:.4f} as it "
-        f"was trained, {one.after:.4f} as it is stored: {one.difference:+.4f} on n = {one.n}; "
+        f"was trained, {one.after:.4f} as it is {now}: {one.difference:+.4f} on n = {one.n}; "
         f"{one.same} of {one.n} "
         "answers are the same to the letter."
     )
