@@ -1,7 +1,7 @@
 """The model card of an export, as the hub reads it: a head of YAML, then Markdown for people."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
@@ -19,7 +19,7 @@ from plumbline.export.weights import OPTIONS, check_links
 from plumbline.policies.downloads.get import ENTRIES, ORIGIN
 from plumbline.policies.model_files import is_gguf
 from plumbline.policies.opening import adapter_base, check_source, find_run, options_as_trained
-from plumbline.records import Evaluation, clusters_of, frozen
+from plumbline.records import Evaluation, clusters_of
 from plumbline.reports.templating import escape_markdown, render_template
 from plumbline.reports.view import RunView
 from plumbline.runs.evaluations import EvaluationKey
@@ -39,7 +39,7 @@ from plumbline.version import __version__
 UNKNOWN = "unknown: look it up"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Base:
     """The model that training began from."""
 
@@ -57,7 +57,7 @@ class Base:
     """What is different from what the world calls by that name."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ExportSource:
     """A model to export, and what is known of it."""
 
@@ -166,7 +166,7 @@ def _read_licence(readme: Path) -> str | None:
 # What an export costs in reward: the same examples before and after, both computed in float32.
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class RewardChange:
     """Greedy rewards of one task's examples, by the model as it was trained and by what was
     exported."""

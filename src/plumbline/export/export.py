@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
@@ -22,7 +22,6 @@ from plumbline.export.card import (
     open_tasks,
 )
 from plumbline.policies.opening import options_as_trained
-from plumbline.records import frozen
 from plumbline.runs import output_guard
 from plumbline.runs.hub import Repository
 from plumbline.runs.run import Listener
@@ -40,7 +39,7 @@ Dtype = Literal["float32", "bfloat16", "float16"]
 Gguf = Literal["f32", "f16", "bf16", "q8_0"]
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
     """What is to be exported, and how."""
 
@@ -102,7 +101,7 @@ class Export:
         )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ExportResult:
     """What was written, and what was measured on the way."""
 

@@ -13,7 +13,7 @@ size, and no fault.
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -35,7 +35,7 @@ from plumbline.policies import open_policy
 from plumbline.policies.model_files import models_in
 from plumbline.policies.opening import options_as_trained
 from plumbline.policies.policy import Sampler
-from plumbline.records import Message, Request, Row, Sampling, Trajectory, frozen
+from plumbline.records import Message, Request, Row, Sampling, Trajectory
 from plumbline.runs.run import Listener
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ Found = dict[str, dict[str, Any]]
 """What says so, by the codes of faults."""
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
     """What was found."""
 
@@ -355,7 +355,7 @@ class _Evidence:
             self.served = [values[: len(row[1])] for row, values in kept]
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Candidate:
     """What may be served, and how the answers look by it."""
 

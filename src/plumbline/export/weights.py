@@ -3,7 +3,7 @@
 import math
 import shutil
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from plumbline.errors import DataError, EngineError, ModelError
 from plumbline.policies import open_policy
 from plumbline.policies.model_files import ADAPTER, TOKENIZERS, is_adapter
 from plumbline.policies.opening import LargeGgufWarning, ModelOptions, options_as_trained
-from plumbline.records import Message, Request, frozen
+from plumbline.records import Message, Request
 from plumbline.runs.metadata import METADATA
 from plumbline.storage import read_object, write_json
 
@@ -48,7 +48,7 @@ COPIED = {
 asked for."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class MergeResult:
     """What became of the weights."""
 
@@ -62,7 +62,7 @@ class MergeResult:
     """Between the policy and what was stored."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LogprobGap:
     """How far the log-probabilities of tokens of a few texts are apart [nats]; of a flow, the
     losses of the texts."""
