@@ -36,7 +36,7 @@ from plumbline.algorithms import ALGORITHMS
 from plumbline.algorithms.algorithm import Algorithm
 from plumbline.algorithms.grpo import Grpo
 from plumbline.algorithms.objective import Batch, Loss
-from plumbline.evaluation.statistics import paired_difference, t_interval
+from plumbline.evaluation.statistics import paired_difference
 from plumbline.records import Evaluation
 from plumbline.reports.charts import Line, line_chart
 from plumbline.runs.evaluations import EvaluationKey
@@ -355,11 +355,11 @@ def read_rows(path: Path, seconds: float, settings: Sequence[str]) -> list[dict[
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """A row for each arm: means over seeds with Student's interval, and the difference to the exact
-    arm of its family, seed by seed."""
+    """A row for each arm: means over seeds, and with Student's interval the difference to the exact
+    arm of its family; a seed's change has the interval over grids."""
     lines = [
-        "| arm | seeds | processor-seconds | steps | solved at the start | solved | less the exact arm |",
-        "|---|--:|--:|--:|--:|---|---|",
+        "| arm | seeds | seconds | steps | start | solved | change in each seed | less the exact arm |",
+        "|---|--:|--:|--:|--:|--:|---|---|",
     ]
     for name, arm in ARMS.items():
         of = solved_by_seed(rows, name)
@@ -371,14 +371,14 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         exact = "exact" if arm.family == "masked" else f"{arm.family}-exact"
         beside = solved_by_seed(rows, exact) if name != exact else {}
         both = sorted(of.keys() & beside.keys())
-        less = (
-            change([of[seed] for seed in both], [beside[seed] for seed in both]) if both else None
-        )
+        less = change(*([part[seed] for seed in both] for part in (of, beside)))
         cells = [name, len(of), f"{seconds:.0f}", f"{steps:.0f}", f"{start:.3f}"]
-        cells += [f"{t_interval([*of.values()]):.3f}", "" if less is None else f"{less:+.3f}"]
+        changes = ["{:+.3f} [{:+.3f}, {:+.3f}]".format(*row["change"]) for row in mine]
+        cells += [f"{np.mean([*of.values()]):.3f}", ", ".join(changes)]
+        cells += [f"{less:+.3f}" if len(both) > 1 else ""]
         lines.append(f"| {' | '.join(map(str, cells))} |")
     for name, share in (rows[0]["baselines"] if rows else {}).items():
-        lines.append(f"| {name} | | | | | {share:.3f} | |")
+        lines.append(f"| {name} | | | | | {share:.3f} | | |")
     return "\n".join(lines)
 
 
