@@ -41,7 +41,7 @@ SERVE_FLAGS = (
     "max-tokens port rows-at-once timeout token-env trust-code"
 )
 SWEEP_FLAGS = "address at-once json out resume seeds set trust-code vary"
-EXPORT_FLAGS = "base dtype evaluate gguf json kind out public push trust-code"
+EXPORT_FLAGS = "base dtype evaluate gguf json kind out prove public push trust-code"
 SUBMIT_FLAGS = (
     "address compute cpus detach dry-run env exclude gpus image json needs no-preflight on out "
     "requirements resume "
