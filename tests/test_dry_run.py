@@ -225,9 +225,15 @@ def test_time_and_memory_are_counted_from_what_products_take(place, monkeypatch)
     assert said.to_json()["costs"]["fits"] is True
     large = api.dry_run("commerce-llada-8b").costs
     assert not large.fits
-    assert large.needed > 4 * 8e9
+    assert large.needed[1] > large.needed[0] > 4 * 8e9
+    assert "DOES NOT FIT: shorter answers" in "".join(large.lines())
     quick = api.dry_run("commerce-demo", overrides=["rl.seconds=60"]).costs.seconds
-    assert max(quick["drawing"]) <= 60 / costs.CPUS
+    assert (
+        max(map(sum, zip(quick["drawing"], quick["learning"], strict=True))) <= 60.01 / costs.CPUS
+    )
+    one = ["rl.seconds=60", "model.threads=1", "model.dtype=bfloat16"]
+    slow = api.dry_run("commerce-demo", overrides=one).costs
+    assert slow.seconds["drawing"][1] + slow.seconds["learning"][1] == pytest.approx(60)
 
 
 def test_products_are_measured_by_a_program_of_its_own():

@@ -24,7 +24,7 @@ import yaml
 
 from plumbline.checks.check import Check, Finding, examine
 from plumbline.checks.diagnosis.history import History, Sample
-from plumbline.checks.diagnosis.readers import read_histories
+from plumbline.checks.diagnosis.readers import read_histories, read_runs
 from plumbline.checks.diagnosis.readers.completions import mean_series
 from plumbline.checks.diagnosis.readers.protobuf import to_float
 from plumbline.checks.diagnosis.readers.rows import find_series_name, map_settings
@@ -34,6 +34,8 @@ from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.checks.findings_output import render_stages
 from plumbline.errors import DataError
 from tests.diagnosis.test_checks import healthy, said
+
+LOGS = Path(__file__).parents[1] / "doorstep" / "logs"
 
 HERE = Path(__file__).parent
 STEPS = 120
@@ -910,6 +912,18 @@ def test_a_folder_of_runs_has_a_line_for_each(tmp_path, plumbline):
         False,
         {"error", "fix"},
     ]
+
+
+def test_a_log_hides_no_run_that_lies_in_a_folder_beside_it(tmp_path):
+    states = tmp_path / "first" / "trainer_state.json"
+    states.parent.mkdir()
+    shutil.copy(LOGS / "trl-grpo-zero" / "trainer_state.json", states)
+    for names in (["verl-zero.log"], ["verl-zero.log", "verl-healthy.log"]):
+        for name in names:
+            shutil.copy(LOGS / name, tmp_path / name)
+        assert sorted(read_runs(tmp_path)) == sorted(["first", *names])
+    shutil.copy(LOGS / "verl-zero.log", states.parent)
+    assert list(read_runs(states.parent)) == [""], "a log in a run's folder is of that run"
 
 
 def test_the_last_value_of_each_metric_is_one_row(tmp_path):

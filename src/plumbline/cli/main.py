@@ -126,7 +126,10 @@ PUSH = (
     "Upload it to the Hugging Face hub, to a private repository; the token is HF_TOKEN or that of "
     "`hf auth login`."
 )
-EVALUATE = "Measure the change in reward on N held-out examples of the model's task."
+EVALUATE = (
+    "Measure the change in reward on N held-out examples of the model's task; with --prove so many "
+    "are asked, 8 by default."
+)
 PROVE = (
     "Compare a deployed model with this one: an OpenAI-compatible server, an exported folder or a "
     "GGUF file."
@@ -288,7 +291,7 @@ def pilot(
     """Before you train: sample 512 answers, say what training would gain by each way, and write the
     recipe of the best.
 
-    The reward is audited first. The exit status is 1 where no way gains anything.
+    The reward is audited first. The exit status is 1 where no way gains .05.
     """
     from plumbline.recipe import load_recipe
     from plumbline.training.pilot import check_advice, run_pilot, write_advice

@@ -30,6 +30,12 @@ ROWS, TOKENS = 64, 1024
 for reading and learning."""
 PROGRAM = 0.8e9
 """Bytes of torch and what belongs to it."""
+SMALLER = (
+    "shorter answers (sampling.max_tokens), smaller micro-batches (tokens_per_microbatch), adapters "
+    "(model.lora), or a smaller model"
+)
+HOLES = 1.5
+"""Memory of activations with what lies unused between them."""
 LAYER = 2e-4
 """Seconds of a layer's many small operations, whatever their rows."""
 MICROBATCH = {"sft": 16384, "rl": 8192}
@@ -46,25 +52,31 @@ class Costs:
     seconds: Mapping[str, tuple[float, float]]
     """Of each part of the run: where answers have the mean length of gold answers, and where they
     are as long as `sampling.max_tokens` allows."""
-    needed: float
+    needed: tuple[float, float]
+    """Bytes of memory that the run takes, with answers of the same two lengths."""
     there: float
-    """Bytes of memory: the most that the run takes, and what the device has."""
+    """Bytes that the device has."""
 
     @property
     def fits(self) -> bool:
-        """Whether the memory is enough."""
-        return self.needed <= self.there
+        """Whether the memory is enough while answers are short."""
+        return self.needed[0] <= self.there
 
     def lines(self) -> Iterator[str]:
         """For people."""
         least, most = (sum(each[end] for each in self.seconds.values()) for end in (0, 1))
-        yield f"time: {_format_range(least, most)} on this {self.device}, an order of magnitude"
+        yield (
+            f"time: {_format_range(least, most)} on this {self.device}, an order of magnitude: with "
+            "answers as long as gold ones, and as sampling.max_tokens allows"
+        )
         for name, (low, high) in self.seconds.items():
             yield f"  {name}: {_format_range(low, high)}"
-        verdict = "fits" if self.fits else "DOES NOT FIT"
-        yield (
-            f"memory: about {self.needed / 1e9:.1f} GB of {self.there / 1e9:.1f} GB: it {verdict}"
-        )
+        about = " to ".join(dict.fromkeys(f"{one / 1e9:.1f}" for one in self.needed))
+        verdict = "it fits"
+        if self.needed[1] > self.there:
+            verdict = "it may not fit" if self.fits else "it DOES NOT FIT"
+            verdict += f": {SMALLER}"
+        yield f"memory: about {about} GB of the {self.there / 1e9:.1f} GB here: {verdict}"
 
     def to_json(self) -> dict[str, Any]:
         """JSON values."""
@@ -98,7 +110,10 @@ def estimate_costs(
     return Costs(
         device=machine["name"],
         seconds={name: (ends[0][name], ends[1][name]) for name in ends[0]},
-        needed=_count_bytes(recipe, prompts, shapes, machine["width"]),
+        needed=(
+            _count_bytes(recipe, prompts, shapes, machine["width"], long=False),
+            _count_bytes(recipe, prompts, shapes, machine["width"], long=True),
+        ),
         there=machine["memory"],
     )
 
@@ -151,17 +166,19 @@ def _count_seconds(
                 for split in one.finals
             )
             found["evaluations"] += count * (1 if limit else modes) * (draw + prompt * many)
-    for name, section in (("sft", sft), ("drawing", rl), ("learning", rl)):
+    for names, section in ((("sft",), sft), (("drawing", "learning"), rl)):
         if section is not None and section.seconds is not None:
-            found[name] = min(found[name], section.seconds / CPUS)
+            whole = sum(found[name] for name in names)
+            share = min(1.0, section.seconds / _count_threads(recipe) / (whole or 1.0))
+            found |= {name: share * found[name] for name in names}
     return {name: value for name, value in found.items() if value}
 
 
 def _count_bytes(
-    recipe: Recipe, prompts: Sequence[TaskPrompts], shapes: Shapes, width: int
+    recipe: Recipe, prompts: Sequence[TaskPrompts], shapes: Shapes, width: int, *, long: bool
 ) -> float:
-    """The most that a run takes: weights, what is trained of them with its gradient and moments,
-    and the larger of a micro-batch's activations and the caches of answers that are drawn."""
+    """What a run takes at once: weights, what is trained of them with its gradient and moments, and
+    the larger of a micro-batch's activations and the caches of answers that are drawn."""
     lora = getattr(recipe.model, "lora", None)
     held = 0.6 if getattr(recipe.model, "quantize", None) else width
     trained = shapes.parameters if lora is None else 0
@@ -171,25 +188,27 @@ def _count_bytes(
     sections = {"sft": recipe.sft, "rl": recipe.rl}
     used = [section for section in sections.values() if section is not None]
     moments = max((2 if one.optimiser.name == "adamw8bit" else 8 for one in used), default=0)
-    longest = max(one.lengths["prompt"] for one in prompts if one.lengths)
-    answer = recipe.sampling.max_tokens
+    lengths = [one.lengths for one in prompts if one.lengths]
+    of = "longest_" if long else ""
+    prompt, gold = (max(one[of + what] for one in lengths) for what in ("prompt", "answer"))
+    answer = recipe.sampling.max_tokens if long else min(gold, recipe.sampling.max_tokens)
     activations = 0.0
     for name, section in sections.items():
         if section is None:
             continue
-        rows = (
-            section.batch_size
-            if isinstance(section, SftSection)
-            else (section.minibatch or section.prompts_per_step) * section.group_size
-        )
-        asked = section.tokens_per_microbatch
-        tokens = min(rows * (longest + answer), MICROBATCH[name] if asked == "auto" else asked)
+        if isinstance(section, SftSection):
+            tokens = section.batch_size * (prompt + gold)
+        else:
+            asked = section.minibatch or section.prompts_per_step
+            tokens = asked * (prompt + section.group_size * answer)
+        limit = section.tokens_per_microbatch
+        tokens = min(tokens, MICROBATCH[name] if limit == "auto" else limit)
         each = shapes.layers * (10 * shapes.hidden + 4 * shapes.inner)
         activations = max(activations, tokens * each * width)
     rows = recipe.model.rows_at_once or ROWS
-    cache = rows * (longest + answer) * shapes.layers * 2 * shapes.kv_heads * shapes.head_size
+    cache = rows * (prompt + answer) * shapes.layers * 2 * shapes.kv_heads * shapes.head_size
     kept = shapes.parameters * held + trained * (4 + moments if used else 0)
-    return PROGRAM + kept + max(activations, cache * width)
+    return PROGRAM + kept + HOLES * max(activations, cache * width)
 
 
 def _measure(recipe: Recipe, shapes: Shapes) -> dict[str, Any]:
@@ -202,11 +221,17 @@ def _measure(recipe: Recipe, shapes: Shapes) -> dict[str, Any]:
     section = recipe.model
     on_gpu = section.device != "cpu" and GPU.exists()
     device = "cpu" if not on_gpu else "cuda" if section.device == "auto" else section.device
-    dtype = "float32" if section.dtype == "float32" or not on_gpu else "bfloat16"
+    half = section.dtype == "bfloat16" or (section.dtype == "auto" and on_gpu)
     count = max(1, min(MATRICES // (4 * shapes.hidden * shapes.inner), 3 * shapes.layers))
     sizes = [shapes.hidden, shapes.inner, count, section.rows_at_once or ROWS, TOKENS]
     ended = subprocess.run(  # noqa: S603 - a file of this package
-        [sys.executable, products.__file__, device, dtype, *map(str, sizes)],
+        [
+            sys.executable,
+            products.__file__,
+            device,
+            "bfloat16" if half else "float32",
+            *map(str, sizes),
+        ],
         env=os.environ | dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1"),
         capture_output=True,
         text=True,
@@ -218,9 +243,14 @@ def _measure(recipe: Recipe, shapes: Shapes) -> dict[str, Any]:
             "see model.device; or go on without an estimate of time and memory",
         )
     found: dict[str, Any] = json.loads(ended.stdout)
-    threads = 1 if on_gpu else min(section.threads or CPUS, CPUS)
+    threads = 1 if on_gpu else _count_threads(recipe)
     memory = found["memory"] or main_memory()
-    return found | {"memory": memory, "speeds": [threads * each for each in found["speeds"]]}
+    speeds = [threads * each for each in found["speeds"]]
+    return found | {"memory": memory, "speeds": speeds, "width": 2 if half else 4}
+
+
+def _count_threads(recipe: Recipe) -> int:
+    return min(recipe.model.threads or CPUS, CPUS)
 
 
 def _format_range(low: float, high: float) -> str:

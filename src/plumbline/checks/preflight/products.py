@@ -3,7 +3,7 @@ whatever its caller has, and its caller has no torch.
 
     python products.py DEVICE DTYPE INNER COLUMNS COUNT ROWS...
 
-writes a JSON object: the device's name, its memory [bytes; null for a CPU], the bytes of a number, and
+writes a JSON object: the device's name, its memory [bytes; null for a CPU], and
 for each of ROWS the operations per second of products [ROWS, INNER] x [INNER, COLUMNS].
 """
 
@@ -21,7 +21,7 @@ def main() -> None:
     """Of the command line."""
     device, dtype, *sizes = sys.argv[1:]
     inner, columns, count, *rows = map(int, sizes)
-    found: dict[str, Any] = {"name": "CPU", "memory": None, "width": 4}
+    found: dict[str, Any] = {"name": "CPU", "memory": None}
     if device == "cpu":
         import numpy as np
 
@@ -38,7 +38,6 @@ def main() -> None:
         clock, wait = time.perf_counter, torch.cuda.synchronize
         known = torch.cuda.get_device_properties(device)
         found = {"name": known.name, "memory": known.total_memory}
-        found["width"] = draw(1).element_size()
     matrices = draw(count, inner, columns)
     speeds = [measure(draw(each, inner), matrices, clock, wait) for each in rows]
     sys.stdout.write(json.dumps(found | {"speeds": speeds}))

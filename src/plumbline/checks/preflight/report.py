@@ -142,6 +142,8 @@ class DryRun(Preflight):
         }
         lines = [f"{self.recipe.name}: `plumbline recipe` prints every key of it", ""]
         for heading, found in sections.items():
+            if not found:
+                continue
             lines += [f"{heading}:", *(f"  {line}" for line in found), ""]
         return "\n".join(lines)
 

@@ -1,7 +1,7 @@
 """Records of runs, whoever made them, read into histories. A new kind is a file here and a line in
 `READERS`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,6 +57,8 @@ READERS: Mapping[str, Reader] = {
         "completions alone (prompt, completion, reward, step)", stored.find, stored.read
     ),
 }
+WHOLE = ("plumbline", "trl")
+"""Kinds whose record is the folder's own, whatever else lies in it."""
 
 
 def read_histories(path: Path | str, completions: Path | None = None) -> list[History]:
@@ -122,10 +124,19 @@ def _read(path: Path) -> list[History]:
                 f"{path} cannot be read: it is a pipe, and a record is read several times",
                 "write what comes through it to a file such as train.log, and check that",
             )
-    for reader in READERS.values():
-        if (found := reader.find(path)) is not None:
-            return reader.read(found)
     below = sorted(path.iterdir())[:200] if path.is_dir() else []
+    for name, reader in READERS.items():
+        try:
+            found = reader.find(path)
+        except SeveralRunsError as several:
+            if further := _find_further(below, several.found):
+                raise SeveralRunsError([*several.found, *further], path, "records") from None
+            raise
+        if found is None:
+            continue
+        if name not in WHOLE and (further := _find_further(below, [found])):
+            raise SeveralRunsError([found, *further], path, "records")
+        return reader.read(found)
     if run := take_only(
         [one for one in below if one.is_dir() and _holds_run(one)], path, "folders with a run"
     ):
@@ -138,6 +149,17 @@ def _read(path: Path) -> list[History]:
     )
     advice = f"{early if path.is_dir() else ''}known are: {known}; or an address of W&B"
     raise DataError(f"{path} holds no record of a run that is known", advice)
+
+
+def _find_further(below: Sequence[Path], found: Sequence[Path]) -> list[Path]:
+    """Folders of further runs beside what was found, which a log that is their own lies in."""
+    return [
+        one
+        for one in below
+        if one.is_dir()
+        and not any(each.is_relative_to(one) for each in found)
+        and any(READERS[name].find(one) is not None for name in WHOLE)
+    ]
 
 
 def _holds_run(folder: Path) -> bool:
