@@ -706,6 +706,24 @@ def test_completions_that_are_none_are_named(name):
     assert {one.check for one in examined.findings if one.level == "fatal"} == checks
 
 
+@pytest.mark.parametrize(("reward", "fatal"), [(1.0, set()), (0.0, {"identical-samples"})])
+def test_short_prompts_that_are_soon_solved_are_no_collapse(reward, fatal):
+    """From the second of three early steps on, all copies of an answer are one text."""
+    samples = [
+        Sample(
+            step,
+            f"prompt {prompt}",
+            f"{prompt} is it" if step else f"{prompt} {copy}",
+            reward if step else float(copy == 0),
+        )
+        for step in range(12)
+        for prompt in range(20)
+        for copy in range(4)
+    ]
+    findings = examine(replace(healthy(), samples=samples), CHECKS).findings
+    assert {one.check for one in findings if one.level == "fatal"} == fatal
+
+
 @pytest.mark.parametrize(
     ("asked", "reward", "fatal"),
     [

@@ -445,6 +445,12 @@ def find_identical_samples(history: History) -> Iterator[Finding]:
         return
     first = {key for key in whole if key[0] == steps[0]}
     collapsed = bool(first) and not first & {*same}
+    rewards = [one.reward for group in groups.values() for one in group if one.reward is not None]
+    if collapsed and rewards and min(rewards) < max(rewards):
+        # a short answer that is right is soon given every time
+        solved = [key for key in same if {one.reward for one in groups[key]} == {max(rewards)}]
+        if len(solved) > len(same) / 2:
+            return
     yield Finding(
         "fatal",
         since=min(same)[0],
