@@ -130,8 +130,8 @@ def check_same(before: Evaluation, after: Evaluation, *, rubric: bool = True) ->
         if one != other:
             raise IncomparableError(
                 f"{before.source} was scored under {name} {one} and {after.source} under {other}",
-                "evaluate both again under one version; `plumbline score` judges stored "
-                "completions again",
+                f"compare evaluations of one {name}, or evaluate both again under one; `plumbline "
+                "score` judges stored completions again",
             )
     one, other = _ids(before), _ids(after)
     if one != other:
