@@ -39,7 +39,7 @@ from plumbline.config.imports import trust
 from plumbline.evaluation.comparison import judged_pairs
 from plumbline.evaluation.statistics import holm, paired_difference, rate_interval
 from plumbline.recipe import load_recipe
-from plumbline.records import Evaluation
+from plumbline.records import Evaluation, clusters_of
 from plumbline.reports.charts import Scale, spread_labels, ticks
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.observers import LiveView
@@ -346,9 +346,10 @@ def figures(run: Any, stage: str, task: str) -> dict[str, Any]:
 
 def compared(before: Evaluation, after: Evaluation, right: str | None) -> dict[str, Any]:
     """The share that is all right and the mean reward, before and after, paired; the wording is the
-    unit."""
+    unit, or each example, where all are of one wording."""
     pairs = judged_pairs(before, after)
-    clusters = [row.cluster for row, _ in pairs]
+    rows = [row for row, _ in pairs]
+    clusters = clusters_of(rows) or [row.id for row in rows]
     found: dict[str, Any] = {
         "n": len(pairs),
         "wordings": len(set(clusters)),
