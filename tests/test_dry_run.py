@@ -223,6 +223,7 @@ def test_time_and_memory_are_counted_from_what_products_take(place, monkeypatch)
     assert found.seconds["drawing"] == pytest.approx(drawn)
     assert found.fits
     assert said.to_json()["costs"]["fits"] is True
+    assert costs.estimate_costs(said.recipe, said.prompts, replace(said.shapes, inner=0)) is None
     large = api.dry_run("commerce-llada-8b").costs
     assert not large.fits
     assert large.needed[1] > large.needed[0] > 4 * 8e9

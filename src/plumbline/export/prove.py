@@ -304,7 +304,7 @@ def _compare_limits(theirs: Sequence[Trajectory]) -> Found:
 
 def _compare_ends(theirs: Sequence[Trajectory], ours: Sequence[Trajectory]) -> Found:
     """Whether a quarter of the answers begin as they should, and end elsewhere."""
-    on = sum(_goes_on(*pair) for pair in zip(theirs, ours, strict=True))
+    on = sum(_continues(*pair) for pair in zip(theirs, ours, strict=True))
     before = sum(
         not one.truncated
         and one.text.strip() != other.text.strip()
@@ -316,8 +316,8 @@ def _compare_ends(theirs: Sequence[Trajectory], ours: Sequence[Trajectory]) -> F
     )
 
 
-def _goes_on(one: Trajectory, other: Trajectory) -> bool:
-    """Whether an answer goes on behind the end of the trained model's."""
+def _continues(one: Trajectory, other: Trajectory) -> bool:
+    """Whether an answer continues behind the end of the trained model's."""
     text, longer = other.text.strip(), one.text.strip()
     begins = bool(text) and not other.truncated and longer.startswith(text)
     return begins and (longer != text or one.num_tokens > other.num_tokens)
@@ -337,7 +337,7 @@ class _Evidence:
             return list(policy.chat.tokenizer(text, add_special_tokens=False)["input_ids"])
 
         self.greedy = [
-            (index, encode(other.text if _goes_on(one, other) else one.text))
+            (index, encode(other.text if _continues(one, other) else one.text))
             for index, (one, other) in enumerate(zip(theirs, ours, strict=True))
         ]
         self.drawn = [(index, encode(one.text)) for index, one in enumerate(sampled)]

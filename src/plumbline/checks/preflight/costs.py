@@ -38,15 +38,15 @@ HOLES = 1.5
 """Memory of activations with what lies unused between them."""
 LAYER = 2e-4
 """Seconds of a layer's many small operations, whatever their rows."""
-MICROBATCH = {"sft": 16384, "rl": 8192}
-"""Tokens on a CPU at most, as the sections have it."""
 CPUS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+LIMIT = 120
+"""Seconds after which a measurement is given up."""
 GPU = Path("/dev/nvidiactl")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """Orders of magnitude: a factor of two either way."""
+    """Orders of magnitude."""
 
     device: str
     seconds: Mapping[str, tuple[float, float]]
@@ -96,7 +96,9 @@ def estimate_costs(
     Returns:
         None where the model's shape or the lengths of the texts are not known.
     """
-    if shapes is None or not prompts or any(one.lengths is None for one in prompts):
+    if shapes is None or min(shapes.hidden, shapes.inner, shapes.layers) < 1:
+        return None
+    if not prompts or any(one.lengths is None for one in prompts):
         return None
     machine = _measure(recipe, shapes)
     weights = shapes.parameters - (0 if shapes.tied else shapes.vocabulary * shapes.hidden)
@@ -185,24 +187,21 @@ def _count_bytes(
     if lora is not None:
         ends = 7 * shapes.hidden + 3 * shapes.inner  # of the seven matrices of a layer
         trained = lora.rank * shapes.layers * ends
-    sections = {"sft": recipe.sft, "rl": recipe.rl}
-    used = [section for section in sections.values() if section is not None]
+    used = [section for section in (recipe.sft, recipe.rl) if section is not None]
     moments = max((2 if one.optimiser.name == "adamw8bit" else 8 for one in used), default=0)
     lengths = [one.lengths for one in prompts if one.lengths]
     of = "longest_" if long else ""
     prompt, gold = (max(one[of + what] for one in lengths) for what in ("prompt", "answer"))
     answer = recipe.sampling.max_tokens if long else min(gold, recipe.sampling.max_tokens)
     activations = 0.0
-    for name, section in sections.items():
-        if section is None:
-            continue
+    for section in used:
         if isinstance(section, SftSection):
             tokens = section.batch_size * (prompt + gold)
         else:
             asked = section.minibatch or section.prompts_per_step
             tokens = asked * (prompt + section.group_size * answer)
         limit = section.tokens_per_microbatch
-        tokens = min(tokens, MICROBATCH[name] if limit == "auto" else limit)
+        tokens = min(tokens, section.on_cpu if limit == "auto" else limit)
         each = shapes.layers * (10 * shapes.hidden + 4 * shapes.inner)
         activations = max(activations, tokens * each * width)
     rows = recipe.model.rows_at_once or ROWS
@@ -224,24 +223,22 @@ def _measure(recipe: Recipe, shapes: Shapes) -> dict[str, Any]:
     half = section.dtype == "bfloat16" or (section.dtype == "auto" and on_gpu)
     count = max(1, min(MATRICES // (4 * shapes.hidden * shapes.inner), 3 * shapes.layers))
     sizes = [shapes.hidden, shapes.inner, count, section.rows_at_once or ROWS, TOKENS]
-    ended = subprocess.run(  # noqa: S603 - a file of this package
-        [
-            sys.executable,
-            products.__file__,
-            device,
-            "bfloat16" if half else "float32",
-            *map(str, sizes),
-        ],
-        env=os.environ | dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1"),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if ended.returncode:
-        raise ModelError(
-            f"products of matrices cannot be measured on {device}: {ended.stderr.strip()[-200:]}",
-            "see model.device; or go on without an estimate of time and memory",
+    dtype = "bfloat16" if half else "float32"
+    try:
+        ended = subprocess.run(  # noqa: S603 - a file of this package
+            [sys.executable, products.__file__, device, dtype, *map(str, sizes)],
+            env=os.environ | dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1"),
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=LIMIT,
         )
+    except subprocess.SubprocessError as error:
+        why = str(getattr(error, "stderr", None) or error).strip().splitlines()[-1]
+        raise ModelError(
+            f"products of matrices cannot be measured on {device}: {why[-200:]}",
+            "see model.device; time and memory are then not estimated",
+        ) from error
     found: dict[str, Any] = json.loads(ended.stdout)
     threads = 1 if on_gpu else _count_threads(recipe)
     memory = found["memory"] or main_memory()

@@ -152,7 +152,7 @@ def _read(path: Path) -> list[History]:
 
 
 def _find_further(below: Sequence[Path], found: Sequence[Path]) -> list[Path]:
-    """Folders of further runs beside what was found, which a log that is their own lies in."""
+    """Folders that are runs of their own, beside what was found."""
     return [
         one
         for one in below
