@@ -119,6 +119,28 @@ def test_each_ways_recipe_has_as_many_answers_as_the_budget(measured, way):
     assert large == (small if way == "sft" else 4 * small)
 
 
+@pytest.mark.parametrize("way", pilot.WAYS)
+def test_the_keys_of_ones_own_recipe_stay_where_the_way_has_them(measured, way):
+    figures, _ = measured
+    optimiser = {"learning_rate": 1e-6, "max_grad_norm": 0.3}
+    own = toy_recipe(
+        algorithm={"name": "grpo", "clip_high": 0.28},
+        beta=0.04,
+        filter={"samples": 4},
+        resample=1,
+        seconds=60,
+        optimiser=optimiser,
+    )
+    given = Foretold(way, 0.3, 0.1, 0.5, answers=6400, learning_rate=3e-4)
+    made = pilot.advise(own, given, figures, 160).rl
+    assert made.filter == own.rl.filter
+    assert (made.optimiser.max_grad_norm, made.optimiser.learning_rate) == (0.3, 3e-4)
+    assert made.seconds is None
+    assert made.resample == (2 if way == "dynamic" else 0)
+    same = made.algorithm.name == "grpo"
+    assert (made.beta == 0.04) == (made.algorithm == own.rl.algorithm) == same
+
+
 def test_what_is_right():
     score = Score(total=0.96, parts={"result": 1.0, "style": 0.5, "extra": None})
     row = Judged(

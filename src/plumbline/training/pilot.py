@@ -46,11 +46,13 @@ ENOUGH = 0.05
 FEWEST = 10
 WAYS: dict[str, dict[str, Any]] = {
     "expert-iteration": {"algorithm": "rft", "inner_epochs": 2, "minibatch": 8},
-    "grpo": {"algorithm": "grpo", "minibatch": 4},
+    "grpo": {"algorithm": "grpo", "minibatch": 4, "resample": 0},
     "dynamic": {"algorithm": "grpo", "minibatch": 4, "resample": 2},
     "dpo": {"algorithm": "dpo", "minibatch": 4},
 }
 """Keys of `rl` for each way; SFT has none."""
+STAYS = {"filter", "order", "patience", "max_gap", "tokens_per_microbatch", "optimiser"}
+"""Keys of the recipe's own `rl` that stay under another algorithm; under the same one all do."""
 HEAD = "# Written by `plumbline pilot`: "
 NEARLY = 0.95
 """A reward from which an answer counts as right, where no part or reading is named."""
@@ -208,7 +210,8 @@ def run_pilot(
 
 def advise(recipe: Recipe, way: Foretold, figures: PilotFigures, rows: int) -> Recipe:
     """The recipe with a way in place of its stages, as many steps as the budget pays for, and a
-    starting rate; its description says how often each of the training rows would be shown.
+    starting rate; its other keys stay where the way has them. Its description says how often each
+    of the training rows would be shown.
 
     Raises:
         RecipeError: with these keys it is no recipe.
@@ -220,19 +223,25 @@ def advise(recipe: Recipe, way: Foretold, figures: PilotFigures, rows: int) -> R
         answers *= 2
     steps = max(FEWEST, round(way.answers / answers))
     prompts = steps * answers / (ANSWERS if own else 1)
-    stage = {
+    before = recipe.to_dict()["rl" if own else "sft"] or {}
+    if own and recipe.rl and recipe.rl.algorithm.name != own["algorithm"]:
+        before = {name: value for name, value in before.items() if name in STAYS}
+    rate = {"learning_rate": way.learning_rate, "schedule": "linear", "warmup": 0}
+    stage = before | {
         "steps": steps,
-        "optimiser": {"learning_rate": way.learning_rate, "schedule": "linear", "warmup": 0},
+        "seconds": None,
+        "optimiser": before.get("optimiser", {}) | rate,
     }
     advised = {
         "name": f"{recipe.name}-{way.way}",
         "description": f"{way.way}, {steps} steps of {answers} answers, learning rate "
         f"{way.learning_rate:g}; {prompts / rows:.2g} epochs of {rows:,} training prompts",
-        "sft": None if own else stage | {"batch_size": answers},
+        "sft": None if own else stage | {"epochs": None, "batch_size": answers},
         "rl": own
-        and own
-        | stage
+        and stage
+        | own
         | {
+            "algorithm": stage.get("algorithm", own["algorithm"]),
             "prompts_per_step": answers // ANSWERS,
             "group_size": ANSWERS,
             "minibatch": own["minibatch"] * answers // STEP,
