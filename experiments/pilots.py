@@ -7,6 +7,7 @@
     python -m experiments.pilots measure   # the cells of ways.jsonl that begin with a published model
     python -m experiments.pilots fit       # coefficients from the first two thirds, written to checks/gain.yaml
     python -m experiments.pilots judge     # how well they foretell: leaving a task out, and the last third
+    python -m experiments.pilots table     # what each way changed, a cell a row (docs/which-way.md)
 
 A cell is a task, a model and the processor-seconds of SFT that it has had; each way begins there. The
 figures of a cell are of 512 answers to training prompts; a run's row has the greedy reward on held-out
@@ -30,6 +31,7 @@ from scipy.stats import rankdata, spearmanr
 from experiments import ways
 from plumbline.checks import gain
 from plumbline.checks.gain import LEAST_GAIN, Coefficients, Foretold, GainTable, Offer, foretell_way
+from plumbline.evaluation.statistics import holm
 from plumbline.storage import read_jsonl, write_jsonl, write_text
 
 ROWS = Path(__file__).parent / "pilots.jsonl"
@@ -87,6 +89,7 @@ def main() -> None:
     following = commands.add_parser("next", help="make the next runs")
     following.add_argument("--minutes", type=float, default=0, help="begin none after so many")
     commands.add_parser("list", help="what is done and what is not")
+    commands.add_parser("table", help="what each way changed")
     for name, what in (
         ("measure", "measure where the runs of ways.jsonl began"),
         ("fit", "write the coefficients"),
@@ -112,6 +115,9 @@ def main() -> None:
             if late:
                 found = [(point, foretold_of(point, table)) for point in late]
                 print(show_judgement("the last third", found))
+        return
+    if options.command == "table":
+        print(table_of(read(options.rows)))
         return
     done = {key_of(row) for row in read(options.rows)}
     planned = [each for each in runs() if each[0].model in options.model]
@@ -287,6 +293,30 @@ def show_judgement(name: str, found: Sequence[tuple[Point, Foretold]]) -> str:
         rank = spearmanr(values, gains).statistic
         lines.append(f"| {what} | {rank:.2f} | {area_under_curve(values, gains):.2f} |")
     lines.append(f"intervals that hold: {held:.2f}")
+    return "\n".join(lines)
+
+
+def table_of(rows: Sequence[dict[str, Any]]) -> str:
+    """The greedy held-out reward of each cell, and its change by each way with half the width of its
+    95 % interval; a star: p below .05 after Holm's correction over all changes. SFT that made a start
+    is none of them."""
+    made = [row for row in rows if row.get("budget") == SECONDS]
+    corrected = holm([row["greedy"]["reward"]["p"] for row in made])
+    shown: dict[Cell, dict[str, str]] = {}
+    for row, p in zip(made, corrected, strict=True):
+        reward = row["greedy"]["reward"]
+        change, low, high = reward["change"]
+        cells = shown.setdefault(Cell(*key_of(row)[:3]), {"before": f"{reward['before']:.2f}"})
+        cells[row["arm"]] = f"{change:+.2f} ±{(high - low) / 2:.2f}{'*' * (p < 0.05)}"
+    names = [way for way in ways.WAYS if any(way in cells for cells in shown.values())]
+    lines = [
+        f"| task, model, SFT | before | {' | '.join(names)} |",
+        "|---|" + "--:|" * (len(names) + 1),
+    ]
+    for cell in sorted(shown, key=lambda one: (ways.MODELS.index(one.model), one.task, one.start)):
+        values = [shown[cell].get(name, "") for name in ("before", *names)]
+        size = cell.model.rpartition("-")[2].upper()
+        lines.append(f"| {cell.task}, {size}, {cell.start} s | {' | '.join(values)} |")
     return "\n".join(lines)
 
 

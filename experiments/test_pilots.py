@@ -148,6 +148,18 @@ def test_the_last_third_of_the_list_is_held_out():
     assert not kept & wanted
 
 
+def test_the_table_has_equal_budgets_and_stars_what_holm_leaves():
+    def row(way, p, budget=pilots.SECONDS):
+        reward = {"before": 0.2, "change": [0.1, -0.05, 0.25], "p": p}
+        place = {"task": "tickets", "model": pilots.SMALL, "start": 0}
+        return {"arm": way, "budget": budget, "greedy": {"reward": reward}, **place}
+
+    rows = [row("grpo", 0.06), row("dpo", 0.02), row("sft", 0.001, 300)]
+    head, _, line = pilots.table_of(rows).splitlines()
+    assert "sft" not in head
+    assert line.count("+0.10 ±0.15*") == 1, "of two only .02 is left"
+
+
 def test_area_under_curve_by_counting():
     values, gains = [0.1, 0.4, 0.35, 0.8, 0.35], [0.0, 0.0, 0.2, 0.3, 0.01]
     runs = [*zip(values, gains, strict=True)]
