@@ -5,20 +5,21 @@
     python -m experiments.pilots list                  # what is done and what is not
     taskset -c 0 python -m experiments.pilots next --model smollm2-135m --rows small.jsonl    # one core each
     python -m experiments.pilots measure   # the cells of ways.jsonl that begin with a published model
-    python -m experiments.pilots fit       # coefficients from the first two thirds, written to checks/gain.yaml
-    python -m experiments.pilots judge     # how well they foretell: leaving a task out, and the last third
+    python -m experiments.pilots fit       # coefficients from all runs, written to checks/gain.yaml
+    python -m experiments.pilots judge     # how well they foretell: leaving a task out
+    python -m experiments.pilots judge --lines 24    # those of the first 24 lines, on the runs of later lines
     python -m experiments.pilots table     # what each way changed, a cell a row (docs/which-way.md)
 
 A cell is a task, a model and the processor-seconds of SFT that it has had; each way begins there. The
 figures of a cell are of 512 answers to training prompts; a run's row has the greedy reward on held-out
-prompts before and after. Runs stand in a random order that was drawn before the first began, and the
-last third of them is not looked at while the predictor is chosen. Rows of ways.jsonl whose cell was
-measured are fitted, too: other budgets of the same ways.
+prompts before and after. Runs stand in a random order that was drawn before the first began; the form of the
+predictor was chosen on the first 24 lines. Rows of ways.jsonl whose cell was measured are fitted, too:
+other budgets of the same ways.
 """
 
 import argparse
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,9 @@ def main() -> None:
         ("judge", "say how well they foretell"),
     ):
         commands.add_parser(name, help=what).add_argument("--ways", type=Path, default=ways.ROWS)
+    commands.choices["judge"].add_argument(
+        "--lines", type=int, help="fit to the first so many rows"
+    )
     for command in commands.choices.values():
         command.add_argument("--rows", type=Path, default=ROWS)
         command.add_argument("--model", choices=ways.MODELS, nargs="+", default=ways.MODELS)
@@ -105,16 +109,16 @@ def main() -> None:
             if not cell.start and cell.model in options.model:
                 measure_cell(cell, options.rows)
         return
-    if options.command in ("fit", "judge"):
-        early, late = split_points(read(options.rows), read(options.ways))
-        if options.command == "fit":
-            write_table(fit(early))
-        else:
-            print(show_judgement("leaving a task out", leave_task_out(early)))
-            table = gain.read_table()
-            if late:
-                found = [(point, foretold_of(point, table)) for point in late]
-                print(show_judgement("the last third", found))
+    if options.command == "fit":
+        write_table(fit(split_points(read(options.rows), read(options.ways))[0]))
+        return
+    if options.command == "judge":
+        early, late = split_points(read(options.rows), read(options.ways), options.lines)
+        print(show_judgement("leaving a task out", leave_task_out(early)))
+        if late:
+            table = fit(early)
+            found = [(point, foretold_of(point, table)) for point in late]
+            print(show_judgement("runs of later lines", found))
         return
     if options.command == "table":
         print(table_of(read(options.rows)))
@@ -193,14 +197,25 @@ a gain."""
 
 
 def split_points(
-    rows: Sequence[dict[str, Any]], others: Sequence[dict[str, Any]]
+    rows: Sequence[dict[str, Any]], others: Sequence[dict[str, Any]], lines: int | None = None
 ) -> tuple[list[Point], list[Point]]:
-    """What may be fitted: the first two thirds of the list and `others`; and the last third."""
-    cells = {Cell(*key_of(row)[:3]): row["figures"] for row in rows if row["arm"] == "pilot"}
-    order = [(*astuple(cell), way) for cell, way in runs()]
-    late = set(order[len(order) * 2 // 3 :])
-    early_points, late_points = [], []
-    for row in [*rows, *others]:
+    """What is fitted: the first `lines` of the rows (None: all), and `others` whose cell they measure;
+    and the runs of later rows."""
+    early = rows[:lines]
+    cells, first = (
+        {Cell(*key_of(row)[:3]): row["figures"] for row in those if row["arm"] == "pilot"}
+        for those in (rows, early)
+    )
+    return (
+        [*points_of(early, first), *points_of(others, first)],
+        points_of(rows[len(early) :], cells),
+    )
+
+
+def points_of(rows: Sequence[dict[str, Any]], cells: Mapping[Cell, dict[str, Any]]) -> list[Point]:
+    """Runs of ways that are foretold, of measured cells, by the recipes' own settings."""
+    points = []
+    for row in rows:
         cell = Cell(*key_of(row)[:3])
         if row["arm"] not in RATES or cell not in cells or row.get("set", None) not in ([], SET):
             continue
@@ -213,12 +228,10 @@ def split_points(
         answers = row["steps"] * (
             16 if row["arm"] == "sft" else 64 if cell.task.startswith("shop") else 128
         )
-        point = Point(
-            cell, row["arm"], offer, answers, change, seen["right"], seen["right_prompts"]
+        points.append(
+            Point(cell, row["arm"], offer, answers, change, seen["right"], seen["right_prompts"])
         )
-        held_out = key_of(row) in late and row["set"] == SET
-        (late_points if held_out else early_points).append(point)
-    return early_points, late_points
+    return points
 
 
 def fit(points: Sequence[Point]) -> GainTable:

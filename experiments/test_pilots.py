@@ -138,14 +138,15 @@ def test_errors_widen_the_intervals_and_four_fifths_hold():
     assert better > 0.72 > 0.6 > worse
 
 
-def test_the_last_third_of_the_list_is_held_out():
-    listed = [(*astuple(cell), way) for cell, way in pilots.runs()]
+def test_later_lines_are_foretold_by_what_stood_before_them():
     rows = make_rows([astuple(cell) for cell in pilots.PLAN], true_gain)
-    early, late = pilots.split_points(rows, [row for row in rows if row["arm"] == "sft"])
-    wanted = {key for key in listed[len(listed) * 2 // 3 :] if key[3] in pilots.RATES}
-    assert {(*astuple(point.cell), point.way) for point in late} == wanted
-    kept = {(*astuple(point.cell), point.way) for point in early}
-    assert not kept & wanted
+    others = [row for row in rows if row["arm"] == "sft"]
+    early, late = pilots.split_points(rows, others, 24)
+    measured = [row for row in rows[:24] if row["arm"] == "pilot"]
+    assert len(measured) == 4
+    assert len(early) == 20 + 4, "and of the others those of cells that were measured by then"
+    assert len(late) == 5 * len(pilots.PLAN) - 20
+    assert pilots.split_points(rows, [])[1] == []
 
 
 def test_the_table_has_equal_budgets_and_stars_what_holm_leaves():
