@@ -179,15 +179,8 @@ class Run(RunFolder):
         """Whether the folder was begun with this recipe: its records and the baselines' evaluations
         then go on."""
         with suppress(PlumblineError):
-            return (
-                next(
-                    differences(
-                        load_recipe(self.folder / "recipe.yaml", written=True), self.recipe
-                    ),
-                    None,
-                )
-                is None
-            )
+            before = load_recipe(self.folder / "recipe.yaml", written=True)
+            return not any(differences(before, self.recipe))
         return False
 
     def _forget(self) -> None:
