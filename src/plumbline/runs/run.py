@@ -131,7 +131,12 @@ class Run(RunFolder):
 
     @classmethod
     def start(
-        cls, recipe: Recipe, folder: Path, *, resume: bool, observers: Sequence[Observer] = ()
+        cls,
+        recipe: Recipe,
+        folder: Path,
+        *,
+        resume: bool = False,
+        observers: Sequence[Observer] = (),
     ) -> "Run":
         """Create a run directory, or open one to go on.
 
