@@ -83,16 +83,18 @@ WORDS = [
 def tiny_folder(tmp_path_factory) -> Path:
     """An untrained Llama of 3 layers with sharpened logits, saved as a directory."""
     pytest.importorskip("torch", reason="a tiny model needs torch; pip install '.[train]'")
+    return make_sharp(tmp_path_factory.mktemp("models") / "tiny")
+
+
+def make_sharp(
+    folder: Path, layers: int = 2, context: int = 256, seed: int = 0, family: str = "autoregressive"
+) -> Path:
+    """A tiny model with sharpened logits, and its folder."""
     from plumbline.policies.pretrained.tiny import make_tiny
     from plumbline.recipe import TinySection
 
-    folder = tmp_path_factory.mktemp("models") / "tiny"
-    make_tiny(
-        folder,
-        TinySection(hidden=32, layers=2, heads=2, vocabulary=300, context=256),
-        WORDS * 10,
-        seed=0,
-    )
+    sizes = TinySection(hidden=32, layers=layers, heads=2, vocabulary=300, context=context)
+    make_tiny(folder, sizes, WORDS * 10, seed=seed, family=family)
     sharpen(folder)
     return folder
 

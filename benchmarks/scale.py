@@ -28,7 +28,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import torch
 
 from models import SMALL, prompts, save_model
-from plumbline.engines.workers import open_samplers, open_workers, spread_verdicts
+from plumbline.engines.workers import Samplers, open_workers, spread_verdicts
 from plumbline.policies import open_policy
 from plumbline.recipe import parse_recipe
 from plumbline.records import Request, Sampling
@@ -146,7 +146,7 @@ def rollouts(folder: Path, count: int, options: argparse.Namespace) -> Iterator[
         run = SimpleNamespace(event=print)
         sampler: Any = policy
         if count:
-            sampler = open_samplers(recipe, policy, str(source), run)
+            sampler = Samplers(recipe, policy, str(source), run)
             sampler.take(policy, 0)
         yield work
 

@@ -318,7 +318,7 @@ def odd(answer):
 def make_run(folder: Path) -> None:
     """A small run, finished."""
     levels = {"base": Level(0.4, 0.2, 0.3), "sft": Level(0.8, 0.5, 0.5), "rl": Level(0.9, 0.8, 0.9)}
-    with Run.start(recipe(), folder, resume=False) as run:
+    with Run.start(recipe(), folder) as run:
         write_evaluations(run, levels, 4, splits=("val",))
         write_supervised(run, "sft", 3)
         write_rl(run, 1, n=4)

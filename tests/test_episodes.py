@@ -24,11 +24,10 @@ from plumbline.runs.run import Run
 from plumbline.tasks import open_task
 from plumbline.tasks.task import Task, as_task, episode_of
 from plumbline.training.gradient_noise import group_independent_parts
-from plumbline.training.optimiser import Optimiser
 from plumbline.training.prompts import Source
 from plumbline.training.rl import train_rl, weigh_rollouts
 from plumbline.training.sft import demonstrate
-from plumbline.training.update import update_policy
+from tests.algorithms.batches import assert_gradients, gradients_of
 from tests.evaluation.shown_toy import ShownToy
 from tests.policies import families
 from tests.policies.conftest import family_folders, masked_folder  # noqa: F401 - fixtures
@@ -278,17 +277,12 @@ def test_an_advantage_goes_to_every_turn_and_groups_stay_whole(family, folders, 
     groups = weigh_rollouts(groups, recipe.rl.algorithm, turns=2)
     rollouts = rollouts_of(groups)
     assert {len(each.turns) for each in rollouts if each.advantage} >= {2}
-    gradients = []
-    optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, 1)
-    optimiser.step = lambda step: (
-        gradients.append({n: w.grad.clone() for n, w in policy.trainable().items()}) or 1.0
-    )
     parts = []
     monkeypatch.setattr(
         "plumbline.training.update.group_independent_parts",
         lambda of: parts.extend(of) or group_independent_parts(of),
     )
-    update = update_policy(policy, optimiser, groups, recipe, 0)
+    update, gradients = gradients_of(policy, groups, recipe)
     assert update.gap < 2e-5
     assert len(parts) > 1
     assert {prompt for part in parts for prompt in part} <= {
@@ -302,8 +296,7 @@ def test_an_advantage_goes_to_every_turn_and_groups_stay_whole(family, folders, 
         np.repeat([each.advantage for each in rollouts], counts), dtype=torch.float32
     )
     (-scored.logprobs * given).sum().div(12 * 4 * 2).backward()
-    for name, weight in plain.trainable().items():
-        torch.testing.assert_close(gradients[0][name], weight.grad, atol=2e-6, rtol=1e-3)
+    assert_gradients(gradients, plain)
 
 
 @pytest.mark.parametrize("family", SAMPLINGS)
@@ -311,7 +304,7 @@ def test_a_run_of_two_turns_keeps_them(family, folders, tmp_path):
     policy, task = opened(family, folders), Varied({})
     recipe = toy_recipe(steps=1, group_size=8).model_copy(update={"sampling": LONGER[family]})
     before = {name: weight.detach().clone() for name, weight in policy.trainable().items()}
-    with Run.start(recipe, tmp_path / "run", resume=False) as run:
+    with Run.start(recipe, tmp_path / "run") as run:
         source = Source.of(task, task.examples("train"))
         train_rl(policy, source, run)
     (row,) = run.files["metrics"].rows()

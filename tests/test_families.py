@@ -19,7 +19,7 @@ from plumbline.storage import read_json, write_json
 from plumbline.training.pipeline import run_recipe
 from plumbline.training.sft import _backward, cut_microbatches
 from tests.toy import ToyTask
-from tests.training.toy_runs import fresh_policy
+from tests.training.toy_runs import fresh_policy, messages
 
 SAMPLING = {
     "masked": {"steps": 4, "selector": "plackett_luce"},
@@ -283,9 +283,7 @@ def test_a_run_that_makes_the_model_worse_says_so_while_it_trains(tmp_path):
     }
 
     def worse(run):
-        said = [
-            event["message"] for event in run.files["events"].rows() if event["kind"] == "worse"
-        ]
+        said = messages(run, "worse")
         assert all(" 40 examples" in message and "letters" in message for message in said)
         return [int(message.split()[1]) for message in said]
 

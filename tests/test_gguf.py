@@ -15,6 +15,7 @@ from plumbline.policies.pretrained import gguf_file
 from plumbline.recipe import LoraSection, options_of
 from plumbline.runs.run import Observer
 from tests.gguf_files import write_gguf
+from tests.policies.families import redraw
 
 CHAT = [{"role": "user", "content": "nota   12, sim"}]
 
@@ -66,8 +67,7 @@ def test_four_bit_weights_become_plain_ones_that_are_saved_whole(tiny_folder, tm
 
 def test_a_lora_adapter_on_it_finds_its_base_again(tiny_gguf, tmp_path):
     policy = opened(tiny_gguf, lora=LoraSection(rank=2))
-    for weight in policy.trainable().values():
-        torch.nn.init.normal_(weight, generator=torch.Generator().manual_seed(0))
+    redraw(policy, 1.0)
     policy.save(tmp_path / "adapter", {})
     again = opened(tmp_path / "adapter", lora=LoraSection(rank=2))
     assert again.trainable()

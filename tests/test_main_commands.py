@@ -11,22 +11,18 @@ import json
 import re
 import shlex
 import shutil
-import threading
 from pathlib import Path
 
-import openai
 import pytest
 
 from plumbline import api, version
-from plumbline.cli import main as cli
 from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.recipe import TinySection, load_recipe
 from plumbline.runs.evaluations import read_evaluation
-from plumbline.serve import server as server_module
 from plumbline.storage import write_jsonl
 from plumbline.tasks import NOWHERE, open_task
 from tests.runs.test_hub import stand_in as stand_in
-from tests.serve.serving import until
+from tests.serve.serving import by_command, client_of
 
 ROOT = Path(__file__).parents[1]
 RUN = "runs/strict-json-demo"
@@ -183,23 +179,11 @@ def test_a_pilot_refuses_a_reward_that_cannot_be_trusted(plumbline, place):
 
 
 def test_a_run_is_served(place, monkeypatch, capfd):
-    opened, honest = [], server_module.make_server
-    monkeypatch.setattr(
-        server_module, "make_server", lambda *given: opened.append(honest(*given)) or opened[0]
-    )
-    command = ["serve", RUN, "--port", "0"]
-    thread = threading.Thread(target=lambda: cli.app(command, standalone_mode=False), daemon=True)
-    thread.start()
-    until(lambda: opened and opened[0].started, 60)
-    address = f"http://127.0.0.1:{opened[0].servers[0].sockets[0].getsockname()[1]}/v1"
-    client = openai.OpenAI(base_url=address, api_key="none", max_retries=0)
-    said = client.chat.completions.create(
-        model="strict-json-demo", messages=[{"role": "user", "content": "?"}], max_tokens=4
-    )
+    with by_command(monkeypatch, RUN) as address:
+        said = client_of(address).chat.completions.create(
+            model="strict-json-demo", messages=[{"role": "user", "content": "?"}], max_tokens=4
+        )
     assert said.usage.completion_tokens <= 4
-    opened[0].stop()
-    thread.join(60)
-    assert not thread.is_alive()
 
 
 @pytest.mark.parametrize("model", [RUN, f"{RUN}/models/sft"])

@@ -250,17 +250,17 @@ def test_a_disk_that_is_full_at_any_kind_of_write_is_an_error_and_loses_nothing(
 
 def test_a_second_process_is_kept_out(recipe, tmp_path):
     with (
-        Run.start(parse_recipe(recipe), tmp_path / "run", resume=False),
+        Run.start(parse_recipe(recipe), tmp_path / "run"),
         pytest.raises(RunError, match="another process"),
     ):
         Run.start(parse_recipe(recipe), tmp_path / "run", resume=True)
 
 
 def test_a_run_is_not_overwritten_and_not_resumed_with_another_recipe(recipe, tmp_path):
-    with Run.start(parse_recipe(recipe), tmp_path / "run", resume=False) as run:
+    with Run.start(parse_recipe(recipe), tmp_path / "run") as run:
         run.metrics("sft", 1, {"train/loss": 1.0})
     with pytest.raises(RunError, match="already holds a run"):
-        Run.start(parse_recipe(recipe), tmp_path / "run", resume=False)
+        Run.start(parse_recipe(recipe), tmp_path / "run")
     with pytest.raises(RunError, match=r"another recipe \(seed: 3 -> 4\)"):
         Run.start(parse_recipe({**recipe, "seed": 4}), tmp_path / "run", resume=True)
     with Run.start(

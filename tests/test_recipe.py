@@ -363,7 +363,7 @@ def test_a_family_of_ones_own_has_keys_of_its_own_and_no_others(own):
 
 def test_a_run_of_a_family_that_is_not_there_any_more_can_be_read(own, tmp_path):
     recipe = parse_recipe(own)
-    with Run.start(recipe, tmp_path / "run", resume=False) as run:
+    with Run.start(recipe, tmp_path / "run") as run:
         run.metrics("rl", 1, {})
     with Run.start(recipe, tmp_path / "run", resume=True):
         assert RunRecord.read(tmp_path / "run").recipe.model_dump() == recipe.model_dump()

@@ -40,7 +40,7 @@ from plumbline.training.stage import Stage
 from plumbline.training.sweep import run_sweep
 from tests.reports.building import RL, SFT, evaluation
 from tests.toy import ToyTask
-from tests.training.toy_runs import toy_recipe
+from tests.training.toy_runs import messages, toy_recipe
 
 TASKS = {
     "letters": {"name": "tests.toy:open_toy", "options": {"size": 8}, "weight": 3},
@@ -370,7 +370,7 @@ def leaking(count: int, model=None, **evaluation) -> dict:
 
 
 def left_out(run: Run) -> list[str]:
-    return [event["message"] for event in run.files["events"].rows() if event["kind"] == "left_out"]
+    return messages(run, "left_out")
 
 
 def test_a_tiny_model_is_not_pretrained_on_what_is_held_out(tmp_path):
@@ -542,7 +542,7 @@ def test_a_task_of_a_recipe_is_named_by_its_path_and_its_name():
 
 def test_the_verdict_names_a_task_that_fell(tmp_path):
     recipe = parse_recipe({**VALUES, "evaluation": {"final": ["test"]}})
-    with Run.start(recipe, tmp_path / "run", resume=False) as run:
+    with Run.start(recipe, tmp_path / "run") as run:
         for task, levels in {"letters": (SFT, RL), "words": (RL, SFT)}.items():
             for stage, level in zip(("sft", "rl"), levels, strict=True):
                 made = evaluation(stage, "test", "greedy", level, 80, 0)

@@ -38,7 +38,7 @@ def events_of(folder, run_folder, times=1, **model):
             "task": {"name": "tests.toy:open_toy"},
         }
     )
-    with Run.start(recipe, run_folder, resume=False) as run:
+    with Run.start(recipe, run_folder) as run:
         for _ in range(times):
             policy = _open(run, str(folder), "evaluate")
     return policy, [event for event in run.files["events"].rows() if event["kind"] == "slow"]

@@ -385,6 +385,11 @@ def read_object(path: Path) -> dict[str, Any]:
     return json_object(read_json(path), str(path))
 
 
+def find_object(path: Path) -> dict[str, Any]:
+    """`read_object`, and nothing where there is no file."""
+    return read_object(path) if path.is_file() else {}
+
+
 def json_object(value: Any, name: str) -> dict[str, Any]:
     """A value of JSON's that must be an object; `name` is where it stands.
 

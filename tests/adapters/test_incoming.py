@@ -1,6 +1,5 @@
 """Tasks that come from other programs, through the code of these programs."""
 
-import json
 import re
 import tomllib
 from pathlib import Path
@@ -11,6 +10,7 @@ from plumbline.checks.audit.trial import open_targets, try_reward
 from plumbline.config import imports
 from plumbline.config.imports import consent, note_typed
 from plumbline.errors import DataError, RecipeError, RewardError, UntrustedCodeError
+from plumbline.storage import write_jsonl
 from plumbline.tasks import find_opener, open_task, silent
 from plumbline.tasks.jsonl.rows import read_options, read_records
 
@@ -293,7 +293,7 @@ def golds(train, **more):
 @pytest.fixture
 def expected(tmp_path):
     path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    write_jsonl(path, ROWS)
     return golds(str(path))
 
 

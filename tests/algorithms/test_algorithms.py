@@ -14,10 +14,9 @@ from plumbline.algorithms.algorithm import centre_rewards
 from plumbline.algorithms.cispo import Cispo
 from plumbline.algorithms.grpo import Grpo
 from plumbline.errors import RecipeError
-from plumbline.policies import open_policy
-from plumbline.recipe import ModelSection, load_recipe, parse_recipe
+from plumbline.recipe import load_recipe, parse_recipe
 from tests.algorithms.batches import batch_of
-from tests.training.toy_runs import train_toy
+from tests.training.toy_runs import fresh_policy, train_toy
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "algorithms.md").read_text(
     encoding="utf-8"
@@ -91,7 +90,7 @@ def test_one_more_is_a_file_and_a_line(tiny_folder, tmp_path, monkeypatch):
             assert parse_recipe(run.recipe.model_dump(mode="json")) == run.recipe, (
                 "a resumed run reads it again"
             )
-    before = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder)).trainable()
+    before = fresh_policy(tiny_folder).trainable()
     assert all(torch.equal(value, before[key]) for key, value in weights["none"].items())
     assert any(not torch.equal(value, before[key]) for key, value in weights["one"].items())
     for key, value in weights["grpo"].items():

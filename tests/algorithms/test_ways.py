@@ -1,7 +1,5 @@
 """Rejection sampling, DPO, distillation: by enumeration on a toy vocabulary, and beside TRL."""
 
-import os
-import signal
 from dataclasses import replace
 
 import numpy as np
@@ -9,14 +7,12 @@ import pytest
 import torch
 from torch.nn import functional
 
-from conftest import WORDS, sharpen
+from conftest import make_sharp
 from plumbline.algorithms.dpo import Dpo
 from plumbline.algorithms.rft import Rft
 from plumbline.api import sample_trajectories
 from plumbline.errors import DataError, RecipeError
-from plumbline.policies import open_policy
-from plumbline.policies.pretrained.tiny import make_tiny
-from plumbline.recipe import ModelSection, TeacherSection, TinySection, parse_recipe
+from plumbline.recipe import TeacherSection, parse_recipe
 from plumbline.records import (
     Example,
     Group,
@@ -27,11 +23,10 @@ from plumbline.records import (
     Verdict,
     rollouts_of,
 )
-from plumbline.training.optimiser import Optimiser
 from plumbline.training.rl import teacher_chat, weigh_rollouts
-from plumbline.training.stage import Stage
-from plumbline.training.update import update_policy
-from tests.training.toy_runs import fresh_policy, train_toy
+from tests.algorithms.batches import gradients_of
+from tests.policies.families import move
+from tests.training.toy_runs import fresh_policy, interrupt, train_toy
 
 CHATS = [
     [{"role": "user", "content": "o produto chegou"}],
@@ -45,15 +40,7 @@ REWARDS = ([0.1, 0.9, 0.5, 0.2], [1.0, 0.0, 0.0, 1.0])
 @pytest.fixture(scope="session")
 def tiny_deep(tmp_path_factory):
     """The tiny model's tokenizer with two layers more."""
-    folder = tmp_path_factory.mktemp("models") / "deep"
-    make_tiny(
-        folder,
-        TinySection(hidden=32, layers=4, heads=2, vocabulary=300, context=256),
-        WORDS * 10,
-        seed=1,
-    )
-    sharpen(folder)
-    return folder
+    return make_sharp(tmp_path_factory.mktemp("models") / "deep", layers=4, seed=1)
 
 
 def recipe_of(algorithm, **rl):
@@ -85,31 +72,18 @@ def group_of(rewards, texts=None, trajectories=None):
 @pytest.fixture
 def drawn(tiny_folder):
     """A policy that has moved from its reference, and two groups that it drew."""
-    policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
+    policy = fresh_policy(tiny_folder)
     policy.keep_reference()
-    rng = torch.Generator().manual_seed(3)
-    with torch.no_grad():
-        for weight in policy.trainable().values():
-            weight.add_(torch.randn(weight.shape, generator=rng) * 0.02)
+    move(policy, 0.02, seed=3)
     groups = sample_trajectories(policy, CHATS, G, SAMPLING, seed=1)
     return policy, [group_of(r, trajectories=g) for r, g in zip(REWARDS, groups, strict=True)]
 
 
 def gradients(policy, groups, recipe, monkeypatch, teacher=None, encode=None):
     """Loss and gradients of an update, which is caught before its step."""
-    caught = {}
-    optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, 4)
-
-    def step(_):
-        caught.update({name: weight.grad.clone() for name, weight in policy.trainable().items()})
-        optimiser.clear()
-        return 0.0
-
-    monkeypatch.setattr(optimiser, "step", step)
     section = recipe.rl
     weighted = weigh_rollouts(groups, section.algorithm, minibatch=section.minibatch, encode=encode)
-    update = update_policy(policy, optimiser, weighted, recipe, 0, teacher=teacher)
-    return update, caught
+    return gradients_of(policy, weighted, recipe, teacher)
 
 
 # -- which answers are picked ----------------------------------------------------------------------
@@ -274,9 +248,7 @@ def test_distillation_by_enumeration_and_beside_trl(drawn, tiny_deep, monkeypatc
     and its SDFT."""
     policy, groups = drawn
     told = policy.encode([{"role": "user", "content": "a resposta certa: gold"}])
-    teacher = (
-        open_policy(ModelSection(name=str(tiny_deep)), str(tiny_deep)) if who == "larger" else None
-    )
+    teacher = fresh_policy(tiny_deep) if who == "larger" else None
     section = (
         {"model": str(tiny_deep)}
         if teacher
@@ -342,7 +314,7 @@ def test_a_hint_is_for_the_first_turn_and_later_ones_keep_their_prompts(drawn, m
 def test_a_sampled_kl_to_a_teacher_has_the_closed_ones_mean(drawn, tiny_deep, monkeypatch):
     """Its estimate over many answers, within what they scatter."""
     policy, _ = drawn
-    teacher = open_policy(ModelSection(name=str(tiny_deep)), str(tiny_deep))
+    teacher = fresh_policy(tiny_deep)
     answers = [
         group_of([0.0] * 64, trajectories=g)
         for g in sample_trajectories(policy, CHATS, 64, SAMPLING, seed=2)
@@ -374,10 +346,7 @@ def test_a_sampled_kl_to_a_teacher_has_the_closed_ones_mean(drawn, tiny_deep, mo
 def test_a_way_learns_and_resumes_to_the_bit(tiny_folder, tmp_path, monkeypatch, rl):
     """Four steps, and two and two: the same weights and metrics, and what only the way has."""
     whole, run = train_toy(tiny_folder, tmp_path / "whole", checkpoint_every=2, **rl)
-    with monkeypatch.context() as broken:
-        broken.setattr(Stage, "spend", lambda *_: os.kill(os.getpid(), signal.SIGINT) or ())
-        with pytest.raises(KeyboardInterrupt):
-            train_toy(tiny_folder, tmp_path / "halves", checkpoint_every=1, **rl)
+    interrupt(monkeypatch, tiny_folder, tmp_path / "halves", checkpoint_every=1, **rl)
     halves, again = train_toy(
         tiny_folder, tmp_path / "halves", checkpoint_every=1, resume=True, **rl
     )

@@ -5,6 +5,8 @@ import json
 
 import pytest
 
+from plumbline.storage import write_jsonl
+
 REWARDS = r"""
 import re
 def right(completions, answer, **_):
@@ -19,7 +21,7 @@ ROWS = [{"prompt": f"What is {n} + {n}?", "answer": str(2 * n)} for n in range(1
 def place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mended.py").write_text(REWARDS)
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    write_jsonl(tmp_path / "rows.jsonl", ROWS)
     return tmp_path
 
 
@@ -33,7 +35,7 @@ def answers():
 
 
 def as_lines(folder, rows):
-    (folder / "completions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(folder / "completions.jsonl", rows)
     return folder / "completions.jsonl"
 
 
@@ -98,7 +100,7 @@ def test_what_cannot_be_scored_is_said(plumbline, place):
     assert code == 0, err
     assert json.loads(out)["failed"] == 64
     others = [{**row, "prompt": f"Something else {n}"} for n, row in enumerate(ROWS)]
-    (place / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in others))
+    write_jsonl(place / "rows.jsonl", others)
     code, _, err = plumbline("score", "mended:right", *stored)
     assert (code, "64 completions" in err) == (1, True), err
     for given in (

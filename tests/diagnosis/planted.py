@@ -75,7 +75,7 @@ def planted(
     """A run of commerce-v4.1 (or another recipe) whose evaluations have these levels, and metrics
     these values."""
     recipe = recipe or load_recipe("commerce-v4.1")
-    with Run.start(recipe, folder, resume=False) as run:
+    with Run.start(recipe, folder) as run:
         for task, points in levels.items():
             size = n if isinstance(n, int) else n[task]
             for step, mean in points.items():
@@ -117,7 +117,7 @@ LARGE = {"extraction": 0.5, "sql_qa": 0.4, "insights": 0.302, "push": 0.8}
 
 def finished(folder: Path, levels: Mapping[str, float], n: int = 100) -> Path:
     """A run of commerce-smollm2 that was evaluated after SFT and after RL."""
-    with Run.start(load_recipe("commerce-smollm2"), folder, resume=False) as run:
+    with Run.start(load_recipe("commerce-smollm2"), folder) as run:
         for task, mean in levels.items():
             run.evaluation(
                 EvaluationKey("sft", "test", "greedy", None, task), evaluation(task, 0.1, n, "sft")

@@ -118,7 +118,7 @@ def test_a_mean_over_other_tasks_is_not_compared(tmp_path):
 
 def test_a_run_that_was_evaluated_at_its_ends_alone_has_two_points(tmp_path):
     recipe = load_recipe("commerce-smollm2")
-    with Run.start(recipe, tmp_path / "run", resume=False) as run:
+    with Run.start(recipe, tmp_path / "run") as run:
         for task in TASKS:
             for stage, mean in (("base", 0.01), ("sft", 0.4), ("rl", 0.5)):
                 if (stage, task) == ("rl", "push"):
@@ -143,37 +143,32 @@ def test_a_run_that_was_evaluated_at_its_ends_alone_has_two_points(tmp_path):
     assert figure.mean == pytest.approx(0.1, abs=0.005)
 
 
-def test_a_run_of_one_task_has_its_strata_and_readings_as_metrics(tmp_path):
+def evidence_of(tmp_path, found):
+    """What a run of one task says whose only evaluation is this one."""
     recipe = parse_recipe(
         {"name": "one", "model": {"name": "m"}, "rl": {"steps": 10}, "evaluation": {"every": 5}}
     )
-    with Run.start(recipe, tmp_path / "run", resume=False) as run:
-        run.evaluation(
-            EvaluationKey("rl", "val", "greedy", 5),
-            evaluation("extraction", 0.5, 50, "x", strict=0.2),
-        )
-    evidence = gather_evidence([tmp_path / "run"])
+    with Run.start(recipe, tmp_path / "run") as run:
+        run.evaluation(EvaluationKey("rl", "val", "greedy", 5), found)
+    return gather_evidence([tmp_path / "run"])
+
+
+def test_a_run_of_one_task_has_its_strata_and_readings_as_metrics(tmp_path):
+    evidence = evidence_of(tmp_path, evaluation("extraction", 0.5, 50, "x", strict=0.2))
     assert evidence.steps("eval/extraction") == evidence.steps("eval/reading/strict") == [5]
     assert evidence.steps("eval/sql_qa") == []
     assert holds(evidence, metric="eval/reading/strict", below=0.4) is True
 
 
 def test_where_there_are_clusters_it_is_these_that_would_decide(tmp_path):
-    recipe = parse_recipe(
-        {"name": "one", "model": {"name": "m"}, "rl": {"steps": 10}, "evaluation": {"every": 5}}
-    )
     drawn = evaluation("extraction", 0.5, 64, "x")
     by = np.random.default_rng(0).normal(0, 0.1, 8)
     rows = tuple(
         replace(row, cluster=f"c{n // 8}", reward=float(np.clip(row.reward + by[n // 8], 0, 1)))
         for n, row in enumerate(drawn.rows)
     )
-    with Run.start(recipe, tmp_path / "run", resume=False) as run:
-        run.evaluation(EvaluationKey("rl", "val", "greedy", 5), replace(drawn, rows=rows))
-    evidence, mean = (
-        gather_evidence([tmp_path / "run"]),
-        float(np.mean([row.reward for row in rows])),
-    )
+    evidence = evidence_of(tmp_path, replace(drawn, rows=rows))
+    mean = float(np.mean([row.reward for row in rows]))
     for distance, number in ((0.03, True), (1e-5, False)):
         condition = Condition(metric="eval/mean_reward", above=mean - distance)
         (need,) = judge_condition(condition, evidence, {}).needs

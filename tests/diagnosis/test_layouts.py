@@ -10,6 +10,7 @@ import pytest
 from plumbline.checks.check import examine
 from plumbline.checks.diagnosis.readers import read_histories
 from plumbline.checks.diagnosis.rules import CHECKS
+from plumbline.storage import write_jsonl
 
 STEPS, PROMPTS, GROUP = 30, 4, 4
 WRITINGS = ("{}", "{}.", "{:,}", "{}.0")
@@ -232,7 +233,7 @@ def write_renamed(rows, weights, folder, log):
     told = [{"id": f"a{place}", **row} for place, row in enumerate(rows)]
     for name, lines in (("completions", told), ("metrics", metrics if log else [])):
         if lines:
-            (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))
+            write_jsonl(folder / f"{name}.jsonl", lines)
 
 
 def find(folder):
@@ -244,17 +245,12 @@ def find(folder):
     }
 
 
-@pytest.mark.parametrize("name", RUNS)
-def test_the_same_is_found_in_both_layouts(tmp_path, name):
+@pytest.mark.parametrize(
+    ("name", "log"),
+    [(name, log) for name, run in RUNS.items() for log in (True, False) if log or not run[1]],
+)
+def test_the_same_is_found_in_both_layouts_with_and_without_a_log(tmp_path, name, log):
     rows, weights, wanted = RUNS[name]
     for write in (write_trl, write_renamed):
-        write(rows, weights, tmp_path / write.__name__, log=True)
-        assert find(tmp_path / write.__name__) == wanted, write.__name__
-
-
-@pytest.mark.parametrize("name", [name for name, (_, weights, _) in RUNS.items() if not weights])
-def test_the_same_is_found_without_a_log(tmp_path, name):
-    rows, weights, wanted = RUNS[name]
-    for write in (write_trl, write_renamed):
-        write(rows, weights, tmp_path / write.__name__, log=False)
+        write(rows, weights, tmp_path / write.__name__, log=log)
         assert find(tmp_path / write.__name__) == wanted, write.__name__

@@ -288,7 +288,7 @@ def test_supervised_training_that_falls_apart_is_stopped(tiny_folder, tmp_path):
     section = SftSection(steps=60, batch_size=2, optimiser=optimiser)
     shown = [policy.demonstrate(chat)] * 4
     with (
-        Run.start(toy_recipe(), tmp_path / "run", resume=False) as run,
+        Run.start(toy_recipe(), tmp_path / "run") as run,
         pytest.raises(TrainingStopped, match="check sft-loss: "),
     ):
         train_sft(

@@ -39,6 +39,19 @@ WORDS = {
 }
 
 
+def by_check(history):
+    return {one.check: one for one in examine(history, CHECKS).findings}
+
+
+def named(history, check):
+    return [one for one in examine(history, CHECKS).findings if one.check == check]
+
+
+def only(check, history):
+    (found,) = named(history, check)
+    return found
+
+
 def notes(history):
     """Every check that said something, with its level; more than one finding of a check counts
     once."""
@@ -238,7 +251,7 @@ def test_a_resume_that_begins_the_data_anew_is_dated():
     later = stored(
         drawn(plain, lambda n: f"question {n if n < 240 else n - 160}"), epoch=lambda v, p: 2 * p
     )
-    (found,) = [one for one in examine(later, CHECKS).findings if one.check == "repeated-prompts"]
+    found = only("repeated-prompts", later)
     assert (found.level, found.since) == ("warning", 30)
 
 
@@ -386,7 +399,7 @@ def test_a_resume_within_a_window_is_dated():
     assert without(windows(96, range(1, 97, 8))) == {}
     cut = windows(96, [1, 9, 17, 25, 28, 36, 44, 52, 60, 68, 76, 84, 92])
     assert without(cut) == {"window-cut": "warning"}
-    (found,) = [one for one in examine(cut, CHECKS).findings if one.check == "window-cut"]
+    found = only("window-cut", cut)
     assert found.since == 28
     assert without(windows(96, range(1, 97))) == {}
 
@@ -429,7 +442,7 @@ def test_answers_that_are_drawn_nearly_at_random(entropy, temperature, causes):
     drawn = healthy(entropy=lambda v, p: entropy - 0.2 * p)
     if temperature is not None:
         drawn = replace(drawn, settings={"sampling.temperature": temperature})
-    found = [one for one in examine(drawn, CHECKS).findings if one.check == "untrained"]
+    found = named(drawn, "untrained")
     assert [(one.level, one.code, one.causes) for one in found] == (
         [("warning", "boils", causes)] if causes else []
     )
@@ -450,7 +463,7 @@ def test_a_reward_of_the_prompt_alone(cached, said):
         healthy(grad_norm=lambda v, p: 0 * p, reward=lambda v, p: 0.5 + 0.1 * np.sin(90 * p)),
         samples=samples,
     )
-    found = [one for one in examine(silent, CHECKS).findings if one.check == "no-signal"]
+    found = named(silent, "no-signal")
     assert [one.level for one in found] == ["fatal"]
     assert [one.causes[0] == "by-prompt" for one in found] == [said]
 
@@ -489,7 +502,7 @@ def test_how_much_of_each_task_was_seen():
     """The commerce log: a plateau, and of two jobs fewer than 50 examples were seen."""
     place = np.linspace(0, 1, STEPS)
     rare = with_series(healthy(), **{"epoch/push": 0.1 * place, "epoch/sql_qa": 2 * place})
-    (found,) = [one for one in examine(rare, CHECKS).findings if one.check == "coverage"]
+    found = only("coverage", rare)
     assert "push" in found.what
 
 
@@ -1112,11 +1125,6 @@ def test_ratios_that_a_filter_explains_are_said_once():
     assert only("gap", log(over)).code == "cut"
 
 
-def only(check, history):
-    (found,) = [one for one in examine(history, CHECKS).findings if one.check == check]
-    return found
-
-
 def grows(first, last):
     return lambda noise, p, at: np.clip(first + (last - first) * p + noise(0.02), 0, 1)
 
@@ -1209,7 +1217,7 @@ def test_what_follows_from_another_finding_is_a_note(over, text, levels):
         else {"reward": 0.0, "reward_std": 0.0, "frac_reward_zero_std": 1.0}
     )
     history = replace(log(silent | over), samples=drawn(text, reward=lambda *_: 0.0))
-    found = {one.check: one for one in examine(history, CHECKS).findings}
+    found = by_check(history)
     assert {name: found[name].level for name in levels} == levels
     cause = next(iter(levels))
     for name, level in levels.items():
@@ -1434,7 +1442,7 @@ def test_a_kl_of_0():
 
 
 def cause_of(history, check):
-    return next(one.causes[0] for one in examine(history, CHECKS).findings if one.check == check)
+    return named(history, check)[0].causes[0]
 
 
 def test_why_a_kl_that_is_charged_is_0():
@@ -1769,7 +1777,7 @@ def test_a_hacked_run_whose_reward_is_at_its_ceiling(tmp_path, perplexity, drift
     (history,) = read_histories(log)
     assert len(history["text_nll"]) == 8
     assert len(history["completion_length"]) == len(history["reward_std"]) == 80
-    came = {one.check: one for one in examine(history, CHECKS).findings}
+    came = by_check(history)
     loud = {name: one.level for name, one in came.items() if name in found or one.level != "note"}
     assert loud == found
     assert came["zero-variance-groups"].evidence["steps"] > 35
@@ -1802,7 +1810,7 @@ def test_prompts_that_become_longer_without_stored_ones(epochs, is_sorted):
         "prompt_length": prompts,
     }
     run = with_series(healthy(), **series)
-    found = {one.check: one for one in examine(run, CHECKS).findings}
+    found = by_check(run)
     assert ("data-order" in found) == is_sorted
     assert ("in-an-order" in found["reward-falls"].causes) == is_sorted
     if is_sorted:

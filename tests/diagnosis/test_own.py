@@ -16,6 +16,7 @@ from plumbline.errors import DataError
 from plumbline.recipe import parse_recipe
 from plumbline.records import Headline
 from plumbline.runs.run import Run
+from plumbline.storage import write_jsonl
 from plumbline.training.pipeline import run_recipe
 from tests.diagnosis.test_checks import healthy, said
 from tests.reports.building import (
@@ -69,7 +70,7 @@ def test_a_part_that_is_never_earned_and_the_gold_answers_that_do_not_earn_it(
 
 
 def test_a_stage_has_its_own_last_evaluations_and_those_before_it(tmp_path):
-    with Run.start(recipe(), tmp_path, resume=False) as made:
+    with Run.start(recipe(), tmp_path) as made:
         write_supervised(made, "base", 2)
         write_supervised(made, "sft", 2)
         write_rl(made, 2, n=2)
@@ -198,7 +199,7 @@ def test_a_run_of_600_steps_and_20_000_completions_is_looked_at_in_time(tmp_path
     row = {"stage": "rl", "train/loss": 0.1, "train/grad_norm": 0.3}
     rows = [{**row, "step": step, "train/reward": 0.5 + step / 2000} for step in range(1, 601)]
     (tmp_path / "recipe.yaml").write_text("name: big\nrl: {steps: 600}\n")
-    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(tmp_path / "metrics.jsonl", rows)
     with (tmp_path / "samples.jsonl").open("w") as file:
         for number in range(20_000):
             row = {

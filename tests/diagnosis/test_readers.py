@@ -33,6 +33,7 @@ from plumbline.checks.diagnosis.readers.wandb import is_page
 from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.checks.findings_output import render_stages
 from plumbline.errors import DataError
+from plumbline.storage import write_jsonl
 from tests.diagnosis.test_checks import healthy, said
 
 LOGS = Path(__file__).parents[1] / "doorstep" / "logs"
@@ -353,7 +354,7 @@ def test_a_series_near_the_largest_float_is_no_end_of_a_check(tmp_path, size, re
         "rewards/right/mean",
     )
     rows = [{"step": step} | dict.fromkeys(names, size * (-1) ** step) for step in range(1, 41)]
-    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    write_jsonl(tmp_path / "metrics.jsonl", rows)
     list(render_stages([examine(read(tmp_path / "metrics.jsonl"), CHECKS)], verbose=True))
     assert not recwarn.list
 
@@ -612,7 +613,7 @@ def test_rows_of_one_step_are_several_runs_or_are_said(tmp_path, what):
     rows, names, left_out = REPEATED[what]
     for number, row in enumerate(rows):
         row["train/loss"] += 1e-3 * (number % 7)
-    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    write_jsonl(tmp_path / "metrics.jsonl", rows)
     histories = read_histories(tmp_path)
     assert [history.name for history in histories] == names
     for history in histories:
@@ -733,7 +734,7 @@ def test_evaluations_that_have_a_step_of_their_own(tmp_path):
     """OpenRLHF's, which come after the next step was logged where evaluation is asynchronous."""
     rows = logged()
     rows[50:50] = [{"eval/global_step": 40, "eval/eval_gsm8k_pass1": 0.3}]
-    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    write_jsonl(tmp_path / "metrics.jsonl", rows)
     assert read(tmp_path)["eval/gsm8k_pass1"].steps.tolist() == [40]
 
 
@@ -800,7 +801,7 @@ def test_trainer_log_of_llamafactory(tmp_path):
         {"current_steps": step, "loss": 2 - step / 300, "epoch": step / 100, **more}
         for step in steps
     ]
-    (tmp_path / "trainer_log.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+    write_jsonl(tmp_path / "trainer_log.jsonl", rows)
     history = read(tmp_path)
     assert (history.kind, history.settings, history.last_step) == ("sft", {"steps": 300}, 200)
     assert set(history.series) == {"loss", "learning_rate", "epoch"}
@@ -937,7 +938,7 @@ def test_the_last_value_of_each_metric_is_one_row(tmp_path):
 def test_a_run_of_plumbline_by_the_file_of_its_metrics(tmp_path):
     (tmp_path / "recipe.yaml").write_text("rl: {steps: 9}\n")
     rows = [{"stage": "rl", "step": step, "train/reward": 0.5} for step in range(1, 4)]
-    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(tmp_path / "metrics.jsonl", rows)
     assert read(tmp_path).origin == read(tmp_path / "metrics.jsonl").origin == "plumbline"
 
 
@@ -1047,7 +1048,7 @@ def test_completions_of_verl_and_of_swift(tmp_path):
         (3, "a", 0.5),
         (3, "b", 1.0),
     ]
-    (tmp_path / "completions" / "8.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    write_jsonl(tmp_path / "completions" / "8.jsonl", lines)
     # a file a step is one run
     assert read(tmp_path / "completions")["reward"].steps.tolist() == [3, 7]
 
@@ -1236,7 +1237,7 @@ def test_completions_without_a_log_allow_the_checks_that_they_can(tmp_path):
         assert history["reward"].values[0] == 1.0
         assert "save_steps" in history.remarks[0]
     rows = [{"prompt": "p", "response": "3", "reward": 0.5, "step": n // 2} for n in range(8)]
-    (tmp_path / "samples.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    write_jsonl(tmp_path / "samples.jsonl", rows)
     history = read(tmp_path / "samples.jsonl")
     assert (history.origin, len(history.samples), history.logged_steps) == ("completions", 8, 4)
     (tmp_path / "samples.jsonl").write_text('{"prompt": "p", "response": "3"}\n')
@@ -1333,7 +1334,7 @@ def test_of_two_names_the_better_is_read_and_shares_are_turned(tmp_path):
         "token_mult_prob_error": 1.02,
     }
     rows = [{"step": n, **row} for n in range(1, 30)]
-    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    write_jsonl(tmp_path / "metrics.jsonl", rows)
     history = read(tmp_path)
     assert set(history["reward"].values) == {0.4}
     assert history["frac_truncated"].values == pytest.approx([0.1] * 29)
@@ -1356,7 +1357,7 @@ def test_an_answer_is_in_the_words_of_the_trainer_and_notes_are_shown_where_aske
     rows = [
         {"step": n, "reward": 0.4 + 0.05 * dice.standard_normal(), column: 0.9} for n in range(60)
     ]
-    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(tmp_path / "metrics.jsonl", rows)
     (history,) = read_histories(tmp_path)
     few = Finding(
         level="note",

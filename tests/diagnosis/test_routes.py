@@ -59,7 +59,7 @@ def test_a_table_is_written_and_never_laid_over_another_file(two, tmp_path):
 
 
 def test_runs_without_a_model_or_with_other_examples_are_errors(two, tmp_path):
-    with Run.start(load_recipe("commerce-smollm2"), tmp_path / "new", resume=False):
+    with Run.start(load_recipe("commerce-smollm2"), tmp_path / "new"):
         pass
     with pytest.raises(PlumblineError, match=r"/new .* model .* stage\b"):
         choose_routes([tmp_path / "new"])

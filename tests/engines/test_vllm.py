@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from contextlib import suppress
+from functools import partial
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -34,6 +35,7 @@ from plumbline.policies.pretrained.weight_sync_check import (
 from plumbline.recipe.execution import EngineSection
 from plumbline.records import Request, Sampling
 from tests.engines import vllm_stand_in as stand_in
+from tests.policies.families import move
 
 OLDER = r"older weights: .* \+- \d"
 """How little of the learner's change a server made."""
@@ -59,12 +61,8 @@ def policy(tiny_folder):
     return open_policy(section, str(tiny_folder), 0)
 
 
-def change(policy, size=0.02, seed=0):
-    """Move every trained weight, as an optimiser would."""
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for weight in policy.trainable().values():
-            weight += size * torch.randn(weight.shape, generator=generator)
+change = partial(move, size=0.02, seed=0)
+"""Move every trained weight, as an optimiser would."""
 
 
 @pytest.fixture
@@ -115,6 +113,14 @@ def gap(policy, trajectories):
     return float((terms.logprobs - terms.recorded).abs().max())
 
 
+def answered(sampler, asked, policy, most):
+    """Its answers, one to each that is asked, which the learner scores as they were drawn."""
+    got = dict(sampler.sample(asked))
+    assert set(got) == set(asked)
+    assert gap(policy, list(got.values())) < most
+    return got
+
+
 # -- the sampling distribution ---------------------------------------------------------------------
 
 
@@ -125,9 +131,7 @@ def test_what_is_recorded_is_what_the_learner_scores_under_the_same_distribution
     start, engine = served
     sampler = engine(start())
     asked = requests(["o produto", "sim ou"], 3, Sampling(max_tokens=6, **sampling))
-    got = dict(sampler.sample(asked))
-    assert set(got) == set(asked)
-    assert gap(policy, list(got.values())) < 1e-4
+    got = answered(sampler, asked, policy, 1e-4)
     for request, trajectory in got.items():
         assert trajectory.prompt.tolist() == policy.chat.prompt(request.messages)
         assert trajectory.text == policy.chat.text(trajectory.tokens.tolist())
@@ -229,6 +233,10 @@ def test_an_update_that_16_bits_round_away_is_an_error_that_says_what_to_do(serv
     assert sampler.figures["engine/update_elements"] > 0.5
 
 
+def numbers(*shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
 def test_how_much_arrives_counts_what_points_the_way_and_not_rounding_errors():
     zeros, wanted = torch.zeros(1000), torch.full((1000,), 0.1)
     half = torch.where(torch.arange(1000) % 2 == 0, 0.1, 0.0)
@@ -242,9 +250,7 @@ def test_how_much_arrives_counts_what_points_the_way_and_not_rounding_errors():
 
 
 def test_rounding_moves_the_share_by_no_more_than_the_bound():
-    learner, *noise = torch.randn(
-        3, 400, generator=torch.Generator().manual_seed(0), dtype=torch.float64
-    )
+    learner, *noise = numbers(3, 400)
     before = NumberPair(torch.zeros(400), 0.1 * noise[0])
     found = measure_sync(before, NumberPair(learner, learner + 0.1 * noise[1]))
     assert abs(found.share - 1) < found.bound == pytest.approx(0.2, rel=0.1)
@@ -262,9 +268,7 @@ def test_a_server_that_moves_by_its_rounding_alone_is_told_from_one_that_has_the
 ):
     """`made`: the share of the learner's change that the server makes, beside noise a third of its
     size."""
-    first, change, noise = torch.randn(
-        3, 150, generator=torch.Generator().manual_seed(0), dtype=torch.float64
-    )
+    first, change, noise = numbers(3, 150)
     arrivals = WeightSyncCheck()
     arrivals.check_probe(NumberPair(first, first), 1.0)
     now = NumberPair(first + 0.1 * change, first + 0.1 * (made * change + noise / 3))
@@ -278,9 +282,7 @@ def test_a_server_that_moves_by_its_rounding_alone_is_told_from_one_that_has_the
 def test_where_rounding_hides_a_step_steps_are_added_up_until_it_cannot():
     """A server in 16 bits that has lost the weights: each small step of the learner is less than
     its rounding."""
-    change, *noise = torch.randn(
-        41, 150, generator=torch.Generator().manual_seed(0), dtype=torch.float64
-    )
+    change, *noise = numbers(41, 150)
     arrivals = WeightSyncCheck()
 
     def check(steps):
@@ -293,9 +295,7 @@ def test_where_rounding_hides_a_step_steps_are_added_up_until_it_cannot():
 
 
 def test_a_server_that_moves_by_not_one_bit_is_stale_however_small_the_change():
-    first, change, *noise = torch.randn(
-        4, 150, generator=torch.Generator().manual_seed(0), dtype=torch.float64
-    )
+    first, change, *noise = numbers(4, 150)
     arrivals = WeightSyncCheck()
     arrivals.check_probe(NumberPair(first, first + 1e-3 * noise[0]), 1.0)
     # a step so small that rounding hides it
@@ -423,9 +423,7 @@ def test_a_server_of_the_run_that_is_killed_is_started_again_and_no_answer_is_lo
         change(policy)
         sampler.take(policy, 1)
         asked = requests(["sim", "o produto"], 4, Sampling(max_tokens=3))
-        got = dict(sampler.sample(asked))
-        assert set(got) == set(asked)
-        assert gap(policy, list(got.values())) < 1e-3
+        answered(sampler, asked, policy, 1e-3)
         assert sampler.server is not first
         assert any("started again" in message for message in sampler.heard.events)
     finally:
@@ -471,9 +469,7 @@ def test_a_server_of_the_run_that_hangs_or_ends_between_two_steps_is_started_aga
     processes.stop_process(sampler.server)
     change(policy)
     sampler.take(policy, 1)
-    got = dict(sampler.sample(asked))
-    assert set(got) == set(asked)
-    assert gap(policy, list(got.values())) < 1e-3
+    answered(sampler, asked, policy, 1e-3)
     assert len({running.seed for running in started}) == 3, (
         "a second server would draw what the first one drew"
     )
@@ -754,6 +750,16 @@ def test_an_endpoint_draws_as_the_recipe_says_where_the_command_does_not(
     assert body == (asked or written)
 
 
+def refused(says, said):
+    """What is said to do where an endpoint refuses."""
+    address, handler = says
+    handler.said = said
+    asked = requests(["a"], 1, Sampling(max_tokens=256))
+    with pytest.raises(EngineError) as error:
+        list(endpoint.Endpoint(address, "echo").sample(asked))
+    return error.value.fix
+
+
 @pytest.mark.parametrize(
     "said",
     [
@@ -771,14 +777,9 @@ def test_an_endpoint_draws_as_the_recipe_says_where_the_command_does_not(
     ],
 )
 def test_a_refusal_of_the_length_names_the_limit_of_tokens(says, said):
-    address, handler = says
-    handler.said = said
-    with pytest.raises(EngineError) as error:
-        list(
-            endpoint.Endpoint(address, "echo").sample(requests(["a"], 1, Sampling(max_tokens=256)))
-        )
-    assert re.search(r"--max-tokens .*256", error.value.fix)
-    assert "OPENAI_API_KEY" not in error.value.fix
+    fix = refused(says, said)
+    assert re.search(r"--max-tokens .*256", fix)
+    assert "OPENAI_API_KEY" not in fix
 
 
 @pytest.mark.parametrize(
@@ -791,13 +792,7 @@ def test_a_refusal_of_the_length_names_the_limit_of_tokens(says, said):
     ],
 )
 def test_a_refusal_of_anything_else_does_not(says, said):
-    address, handler = says
-    handler.said = said
-    with pytest.raises(EngineError) as error:
-        list(
-            endpoint.Endpoint(address, "echo").sample(requests(["a"], 1, Sampling(max_tokens=256)))
-        )
-    assert "OPENAI_API_KEY" in error.value.fix
+    assert "OPENAI_API_KEY" in refused(says, said)
 
 
 def test_an_endpoint_that_counts_more_tokens_than_memory_holds_numbers_allocates_none(says):
@@ -843,9 +838,7 @@ def test_rl_with_an_engine_trains_by_what_it_drew_and_records_how_the_weights_ar
     server = start()
     sampler = engine(server, publish="full")
     task = ToyTask({})
-    with Run.start(
-        toy_recipe(steps=2, old="rescored", tis=2.0), tmp_path / "run", resume=False
-    ) as run:
+    with Run.start(toy_recipe(steps=2, old="rescored", tis=2.0), tmp_path / "run") as run:
         train_rl(policy, Source.of(task, task.examples("train")), run, None, sampler)
     rows = list(run.files["metrics"].rows())
     assert [row["step"] for row in rows] == [1, 2]

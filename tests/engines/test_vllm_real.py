@@ -17,7 +17,7 @@ from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.recipe.execution import EngineSection
 from plumbline.records import Sampling
-from tests.engines.test_vllm import Heard, change, gap, requests
+from tests.engines.test_vllm import Heard, answered, change, requests
 
 MODEL = Path("models/smollm2-135m")
 WHY = (
@@ -48,9 +48,7 @@ def test_a_real_server_samples_by_the_distribution_is_handed_weights_and_survive
             asked = requests(
                 ["Name a river.", "Name a colour."], 4, Sampling(max_tokens=24, **sampling)
             )
-            got = dict(sampler.sample(asked))
-            assert set(got) == set(asked)
-            assert gap(policy, list(got.values())) < 0.01
+            got = answered(sampler, asked, policy, 0.01)
             assert {trajectory.version for trajectory in got.values()} == {1}
         greedy = requests(
             ["What is the capital of France?"], 2, Sampling(max_tokens=12, temperature=0.0)

@@ -358,12 +358,9 @@ def bits(pairs):
 
 
 def change(policy, seed):
-    import torch
+    from tests.policies.families import move
 
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for weight in policy.trainable().values():
-            weight.add_(0.05 * torch.randn(weight.shape, generator=generator))
+    move(policy, seed=seed)
 
 
 @pytest.mark.slow

@@ -125,10 +125,12 @@ def test_a_baseline_that_equals_the_oracle_leaves_the_skill_open(tmp_path):
     assert json.loads(dumps(summary))["n"] == 1
 
 
+UNDER = Conditions(source="tiny", split="val", sampling=Sampling(max_tokens=6), seed=1)
+
+
 def test_a_model_is_evaluated_the_same_twice_and_its_lengths_are_known(tiny_policy, task):
-    under = Conditions(source="tiny", split="val", sampling=Sampling(max_tokens=6), seed=1)
-    one = evaluate_policy(tiny_policy, task, task.examples("val"), under)
-    assert one == evaluate_policy(tiny_policy, task, task.examples("val"), under)
+    one = evaluate_policy(tiny_policy, task, task.examples("val"), UNDER)
+    assert one == evaluate_policy(tiny_policy, task, task.examples("val"), UNDER)
     summary = summarise(one)
     assert 0 < summary["mean_tokens"] <= 6
     assert 0 <= summary["truncated"] <= 1
@@ -139,30 +141,29 @@ def test_an_evaluation_that_was_killed_goes_on_after_what_it_has(
 ):
     monkeypatch.setattr("plumbline.evaluation.evaluate.AT_ONCE", 3)
     examples, place = task.examples("val"), tmp_path / "e.json"
-    under = Conditions(source="tiny", split="val", sampling=Sampling(max_tokens=6), seed=1)
-    whole = evaluate_policy(tiny_policy, task, examples, under)
+    whole = evaluate_policy(tiny_policy, task, examples, UNDER)
 
     def killed(done: int, total: int) -> None:
         if done == 6:
             raise KeyboardInterrupt
 
-    facts = asdict(under)
+    facts = asdict(UNDER)
     with pytest.raises(KeyboardInterrupt):
-        evaluate_policy(tiny_policy, task, examples, under, killed, PartialEvaluation(place, facts))
+        evaluate_policy(tiny_policy, task, examples, UNDER, killed, PartialEvaluation(place, facts))
     with partial_file(place).open("a") as file:
         file.write('{"id": "val-6", "str')  # torn
     begun, told = PartialEvaluation(place, facts), []
     assert [row.id for row in begun.rows()] == [f"val-{number}" for number in range(6)]
     assert (
         evaluate_policy(
-            tiny_policy, task, examples, under, lambda *so_far: told.append(so_far), begun
+            tiny_policy, task, examples, UNDER, lambda *so_far: told.append(so_far), begun
         )
         == whole
     )
     assert told == [(6, 8), (8, 8)]
     with pytest.raises(DataError, match="other examples"):
         evaluate_policy(
-            tiny_policy, task, examples[1:], under, None, PartialEvaluation(place, facts)
+            tiny_policy, task, examples[1:], UNDER, None, PartialEvaluation(place, facts)
         )
     assert PartialEvaluation(place, {**facts, "seed": 2}).rows() == [], "drawn under another seed"
     begun.remove()

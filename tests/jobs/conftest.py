@@ -1,11 +1,10 @@
 """A project as a user has it: a recipe that extends another, rows, a scoring function, an ignore
 file."""
 
-import json
-
 import pytest
 
 from plumbline.jobs import follow, package
+from plumbline.storage import write_jsonl
 
 BASE = """
 task: {name: jsonl, options: {train: data/rows.jsonl, prompt: q, gold: a, score: "scoring:score"}}
@@ -53,7 +52,7 @@ def project(tmp_path, monkeypatch):
     folder = tmp_path / "project"
     (folder / "data" / "formfactory").mkdir(parents=True)
     rows = [{"q": f"which is {number}?", "a": f"it is {number}"} for number in range(20)]
-    (folder / "data" / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(folder / "data" / "rows.jsonl", rows)
     (folder / "data" / "formfactory" / "app.py").write_text("x = 1\n")
     (folder / "scoring.py").write_text(SCORING)
     (folder / "silent_task.py").write_text(SILENT)

@@ -16,6 +16,7 @@ from plumbline.config.imports import consent
 from plumbline.errors import RecipeError, StorageError
 from plumbline.recipe import load_recipe, walk_leaves
 from plumbline.recipe.from_trl import read_script
+from plumbline.storage import write_jsonl
 from plumbline.tasks.jsonl.init_recipe import add_script_options, write_init_recipe
 
 DATA = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
@@ -48,7 +49,7 @@ OURS = {
 @pytest.fixture
 def place(workplace):
     rows = [{"question": f"{n} + 1 is", "answer": f"We add. #### {n + 1}"} for n in range(40)]
-    (workplace.folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(workplace.folder / "rows.jsonl", rows)
     (workplace.folder / "my_rewards.py").write_text(REWARDS)
     yield workplace
     for name in [name for name in sys.modules if name.endswith("_rewards")]:

@@ -15,6 +15,7 @@ from plumbline.runs.run import Observer
 from plumbline.tasks import cases
 from plumbline.tasks.jsonl.task import JsonlTask
 from plumbline.training.pipeline import run_recipe
+from tests.training.toy_runs import messages
 
 BAD = '''
 import itertools, math, random, re, threading
@@ -218,7 +219,7 @@ def test_rl_without_gold_answers_runs_and_its_report_says_that_there_is_no_ceili
     summary = run.result()["evaluations"]["rl.val.greedy"]
     assert summary["ceiling"] is None
     assert set(summary["baselines"]) == {"blank", "echo"}
-    events = [event["message"] for event in run.files["events"].rows() if event["kind"] == "task"]
+    events = messages(run, "task")
     assert len(events) == 1
     assert "no gold answers" in events[0]
     for name in ("report.md", "report.html"):

@@ -13,6 +13,7 @@ from plumbline.config.imports import consent
 from plumbline.errors import DataError, RecipeError, RewardError, StorageError
 from plumbline.recipe import load_recipe, parse_recipe
 from plumbline.recipe.from_trl import read_script
+from plumbline.storage import write_jsonl
 from plumbline.tasks.jsonl.init_recipe import _address, add_script_options, write_init_recipe
 from plumbline.training.pipeline import run_recipe
 
@@ -493,7 +494,7 @@ def test_columns_and_names_with_line_breaks_stay_in_their_lines(place):
     rows = [
         {"prompt": f"say {number}", **dict.fromkeys(names, str(number))} for number in range(20)
     ]
-    (place.folder / "odd.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(place.folder / "odd.jsonl", rows)
     for number, name in enumerate(names):
         _, values, text = begin(
             place, "form", f"odd{number}.yaml", data="odd.jsonl", gold=name, model=name

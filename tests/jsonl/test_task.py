@@ -453,12 +453,16 @@ def first(functions, *score, **options):
     return task, example
 
 
+def paid(task, example, *texts):
+    return [task.judge(example, text)[1].total for text in texts]
+
+
 @pytest.mark.parametrize(
     "score", ["number", "array", "trl", "judge", "bound", "later", "laters", "fraction", "tensor"]
 )
 def test_a_number_is_a_reward(functions, score):
     task, example = first(functions, score)
-    assert [task.judge(example, text)[1].total for text in ("1", "2")] == [1.0, 0.0]
+    assert paid(task, example, "1", "2") == [1.0, 0.0]
     assert task.judge(example, "1")[1].parts == {score: 1.0}
 
 
@@ -471,7 +475,7 @@ def test_named_parts_have_weights_and_none_is_left_out(functions):
 
 def test_several_functions_are_parts(functions):
     task, example = first(functions, ["trl", "brief"], weights={"trl": 3, "brief": 1})
-    assert [task.judge(example, text)[1].total for text in ("1", "22", "none")] == [1.0, 0.25, 0.0]
+    assert paid(task, example, "1", "22", "none") == [1.0, 0.25, 0.0]
     assert task.judge(example, "no")[1].parts == {"trl": None, "brief": 1.0}
     together = task.judge_group(example, ["1", "22", "none", "no"])
     assert [score.total for _, score in together] == [1.0, 0.25, 0.0, 1.0]
@@ -479,7 +483,7 @@ def test_several_functions_are_parts(functions):
 
 def test_a_range_becomes_0_to_1(functions):
     task, example = first(functions, "signed", range=[-1, 1])
-    assert [task.judge(example, text)[1].total for text in ("1", "2")] == [1.0, 0.0]
+    assert paid(task, example, "1", "2") == [1.0, 0.0]
     task, example = first(functions, ["signed", "brief"], range={"signed": [-3, 1]})
     assert task.judge(example, "2")[1].parts == {"signed": 0.5, "brief": 1.0}
     task, example = first(functions, "signed")
@@ -500,7 +504,7 @@ def test_verls_functions_score_as_they_do_there(functions, score, nested):
     functions.rows([{"prompt": [{"role": "user", "content": f"{n}?"}], **row} for n in range(9)])
     options = {"range": [-1, 1]} if score == "compute_score" else {}
     task, example = first(functions, score, gold="ground_truth", **options)
-    assert [task.judge(example, text)[1].total for text in ("1", "2")] == [1.0, 0.0]
+    assert paid(task, example, "1", "2") == [1.0, 0.0]
     assert example.gold == "1"
 
 
@@ -529,7 +533,7 @@ def test_a_weight_of_0_pays_nothing_and_a_negative_one_pays_for_low_numbers(
     functions, weights, totals
 ):
     task, example = first(functions, ["trl", "brief"], weights=weights)
-    assert [task.judge(example, text)[1].total for text in ("1", "111", "2")] == totals
+    assert paid(task, example, "1", "111", "2") == totals
 
 
 def test_averages_of_ours_do_not_depend_on_the_width_of_a_range_and_sums_of_trls_do(functions):

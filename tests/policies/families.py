@@ -81,6 +81,12 @@ def move(policy, size=0.05, seed=1):
             weight.add_((size * torch.randn(weight.shape, generator=generator)).to(weight))
 
 
+def redraw(policy, std, seed=0):
+    """Draw every weight that is trained, each by the same seed."""
+    for weight in policy.trainable().values():
+        torch.nn.init.normal_(weight, std=std, generator=torch.Generator().manual_seed(seed))
+
+
 def edit(path, **changes):
     """Set keys of a JSON file; None takes one away."""
     values = json.loads(path.read_text())

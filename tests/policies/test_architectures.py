@@ -30,6 +30,7 @@ from tests.policies.architectures import (
     measure,
     verdict,
 )
+from tests.policies.families import move
 
 KINDS = {
     "llama": "lean, packed, sliced",
@@ -223,10 +224,7 @@ def test_an_adapter_opens_again_as_its_run_and_as_its_directory_say(name, tmp_pa
     one's recipe said."""
     asked = LoraSection(rank=2, alpha=4)
     policy, adapter = opened(made(tmp_path / "base", name), lora=asked), str(tmp_path / "adapter")
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for weight in policy.trainable().values():
-            weight.add_(0.1 * torch.randn(weight.shape, generator=generator))
+    move(policy, 0.1, seed=0)
     answers = drawn(policy, ["abc"], Sampling(max_tokens=10), copies=2)
     policy.save(tmp_path / "adapter", {})
     for lora in (asked, adapter_settings(adapter)):

@@ -756,6 +756,13 @@ def generated(folder, prompt):
     return drawn[0, len(prompt) :].tolist()
 
 
+def assert_saved(policy, folder):
+    """Plain transformers reads its special tokens."""
+    said = GenerationConfig.from_pretrained(folder)
+    assert said.eos_token_id == [*policy.chat.stop_ids]
+    assert (said.pad_token_id, said.bos_token_id) == (policy.chat.tokenizer.pad_token_id, 7)
+
+
 @pytest.mark.parametrize("lora", [None, LoraSection(rank=2)])
 def test_what_is_saved_ends_where_our_sampler_does(base, tmp_path, lora):
     """Plain transformers reads the ends of answers from the saved generation config, people from
@@ -769,9 +776,7 @@ def test_what_is_saved_ends_where_our_sampler_does(base, tmp_path, lora):
         recipe="a b", stage="sft", task="", options={}, model=ModelSection(name="x").meaning()
     )
     policy.save(tmp_path / "saved", card.to_json())
-    said = GenerationConfig.from_pretrained(tmp_path / "saved")
-    assert said.eos_token_id == [*policy.chat.stop_ids]
-    assert (said.pad_token_id, said.bos_token_id) == (policy.chat.tokenizer.pad_token_id, 7)
+    assert_saved(policy, tmp_path / "saved")
     assert ModelMetadata.read(tmp_path / "saved").ends == ("<|endoftext|>", "<|im_end|>")
     if lora is not None:
         write_merged(
@@ -793,6 +798,4 @@ def test_a_generation_config_that_transformers_would_not_write(base, tmp_path):
     edit(odd / "generation_config.json", do_sample=False, temperature=0.6)
     policy = open_policy(ModelSection(name=str(odd)), str(odd))
     policy.save(tmp_path / "saved", {})
-    said = GenerationConfig.from_pretrained(tmp_path / "saved")
-    assert said.eos_token_id == [*policy.chat.stop_ids]
-    assert (said.pad_token_id, said.bos_token_id) == (policy.chat.tokenizer.pad_token_id, 7)
+    assert_saved(policy, tmp_path / "saved")

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from conftest import WORDS, sharpen
+from conftest import make_sharp
 from plumbline.api import check_policy, sample_trajectories
 from plumbline.errors import ModelError
 from plumbline.policies import open_policy, sampling_distribution
@@ -21,9 +21,8 @@ from plumbline.policies.flow.options import FlowModel, FlowSampling
 from plumbline.policies.masked import sampler as masked_sampler
 from plumbline.policies.masked.network import Network
 from plumbline.policies.masked.options import MaskedModel, MaskedSampling
-from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.policies.slots.options import SlotModel, SlotSampling
-from plumbline.recipe import LoraSection, TinySection
+from plumbline.recipe import LoraSection
 from plumbline.records import Sampling
 from tests.policies.families import assert_both_laws_hold
 
@@ -59,15 +58,7 @@ OWN = {
 @pytest.fixture(scope="module")
 def backbone(tmp_path_factory):
     """A causal model that knows of no mask."""
-    folder = tmp_path_factory.mktemp("models") / "backbone"
-    make_tiny(
-        folder,
-        TinySection(hidden=32, layers=2, heads=2, vocabulary=300, context=128),
-        WORDS * 10,
-        seed=0,
-    )
-    sharpen(folder)
-    return folder
+    return make_sharp(tmp_path_factory.mktemp("models") / "backbone", context=128)
 
 
 def opened(folder, family, seed=0, **options):

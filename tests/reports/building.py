@@ -296,7 +296,7 @@ def finished_run(
     folder: Path, *, n: int = 59, levels: Mapping[str, Level] | None = None, **over: Any
 ) -> Run:
     """Base, SFT and GRPO, all evaluated, with an event and an environment."""
-    with Run.start(recipe(**over), folder, resume=False) as run:
+    with Run.start(recipe(**over), folder) as run:
         run.environment(
             {"engine": {"decoder": "lean", "scoring": "packed"}, "model": f"{folder}/models/sft"}
         )

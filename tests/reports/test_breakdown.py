@@ -46,7 +46,7 @@ def folder(tmp_path_factory):
     """Base, SFT and GRPO on three splits, of which the recipe names two; the unseen one gains
     less."""
     folder = tmp_path_factory.mktemp("breakdown") / "run"
-    with Run.start(recipe(), folder, resume=False) as run:
+    with Run.start(recipe(), folder) as run:
         for split, n in SIZES.items():
             levels = {"base": BASE, "sft": SFT, "rl": SFT if split == "unseen" else RL}
             for name, found in references(split, n).items():
@@ -181,7 +181,7 @@ def test_a_task_without_a_headline_and_further_splits_has_none_of_it(finished, h
 
 
 def test_one_stage_has_no_section_of_it(tmp_path):
-    with Run.start(recipe(), tmp_path / "run", resume=False) as run:
+    with Run.start(recipe(), tmp_path / "run") as run:
         made = evaluation("base", "test", "greedy", BASE, 8, 0, with_kinds)
         run.evaluation(EvaluationKey("base", "test", "greedy"), replace(made, headline=HEADLINE))
     assert BREAKDOWN not in Page(write_report(run).read_text(encoding="utf-8")).headings

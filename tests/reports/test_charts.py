@@ -82,32 +82,28 @@ def test_a_chart_without_values_says_so():
     assert [text.text for text in root.iter("text")] == ["no values recorded"]
 
 
-def test_a_gap_breaks_the_line_and_is_not_drawn_as_zero():
-    root = parsed(
-        line_chart(
-            [Line(steps(5), array(0.5, 0.5, NAN, 0.5, 0.5))], label="gap", size=SMALL, y_range=UNIT
-        )
-    )
+def drawn(values, label, **how):
+    """A line alone: the chart, and the path's data."""
+    layers = [Line(steps(len(values)), values)]
+    root = parsed(line_chart(layers, label=label, y_range=UNIT, **how))
     (path,) = [path for path in root.iter("path") if path.get("class") == "line c1"]
-    assert path.get("d", "").count("M") == 2
-    ys = {pair.split(",")[1] for pair in re.split("[ML]", path.get("d", "")) if pair}
+    return root, path.get("d", "")
+
+
+def test_a_gap_breaks_the_line_and_is_not_drawn_as_zero():
+    _, path = drawn(array(0.5, 0.5, NAN, 0.5, 0.5), "gap", size=SMALL)
+    assert path.count("M") == 2
+    ys = {pair.split(",")[1] for pair in re.split("[ML]", path) if pair}
     assert len(ys) == 1  # all four points at the height of 0.5, none at that of 0
 
 
 def test_a_single_point_between_gaps_is_still_visible():
-    root = parsed(line_chart([Line(steps(3), array(NAN, 0.5, NAN))], label="point", y_range=UNIT))
-    (path,) = [path for path in root.iter("path") if path.get("class") == "line c1"]
-    assert path.get("d", "").endswith("h0")
+    assert drawn(array(NAN, 0.5, NAN), "point")[1].endswith("h0")
 
 
 def test_points_lie_where_their_values_say():
-    root = parsed(
-        line_chart([Line(steps(2), array(0.0, 1.0))], label="up", size=SMALL, y_range=UNIT)
-    )
-    (path,) = [path for path in root.iter("path") if path.get("class") == "line c1"]
-    (_, low), (_, high) = (
-        (float(a), float(b)) for a, b in re.findall(r"([\d.]+),([\d.]+)", path.get("d", ""))
-    )
+    root, path = drawn(array(0.0, 1.0), "up", size=SMALL)
+    (_, low), (_, high) = ((float(a), float(b)) for a, b in re.findall(r"([\d.]+),([\d.]+)", path))
     grid = sorted(
         float(line.get("y1", 0)) for line in root.iter("line") if line.get("class") == "grid"
     )

@@ -245,7 +245,7 @@ def test_no_kl_is_shown_where_none_was_computed(html, tmp_path):
     text = Page(html).text
     assert "rl.beta is 0" in text
     assert HEALTH["train/kl"][0] not in re.findall(r"<b>([^<]*)</b>", html)
-    with Run.start(recipe(rl={"steps": 60, "beta": 0.1}), tmp_path / "run", resume=False) as run:
+    with Run.start(recipe(rl={"steps": 60, "beta": 0.1}), tmp_path / "run") as run:
         building.write_rl(run, 20, beta=0.1, evaluate=False)
     with_kl, page = report(run)
     assert HEALTH["train/kl"][0] in re.findall(r"<b>([^<]*)</b>", with_kl)
@@ -276,7 +276,7 @@ def test_strata_of_too_few_clusters_have_no_interval_and_others_have(tmp_path):
     def change(row: Judged) -> Judged:
         return replace(row, cluster=f"{row.stratum} {int(row.id[-4:]) // 4 % 2}")
 
-    with Run.start(recipe(), tmp_path / "run", resume=False) as run:
+    with Run.start(recipe(), tmp_path / "run") as run:
         evaluate_both(run, 64, change)
         run.finish({"status": "finished"})
     _, page = report(run)
@@ -314,7 +314,7 @@ def test_the_end_of_a_run_has_answers_first_and_the_verdict_last(finished):
 
 
 def test_a_run_in_progress_says_so_with_its_last_step(tmp_path):
-    with Run.start(recipe(), tmp_path / "run", resume=False) as run:
+    with Run.start(recipe(), tmp_path / "run") as run:
         building.write_supervised(run, "sft", 30)
         building.write_rl(run, 23)
         building.write_evaluations(run, {"base": BASE, "sft": SFT}, 20)
@@ -381,9 +381,7 @@ LEFT_OUT = {
 
 @pytest.mark.parametrize("wrote", SAID, ids=lambda wrote: wrote.__name__)
 def test_a_run_of_less_says_what_is_missing(tmp_path, wrote):
-    with Run.start(
-        recipe(**({"rl": None} if wrote is only_sft else {})), tmp_path / "run", resume=False
-    ) as run:
+    with Run.start(recipe(**({"rl": None} if wrote is only_sft else {})), tmp_path / "run") as run:
         wrote(run)
     _, page = report(run)
     assert [text for text in SAID[wrote] if text not in page.text] == []
@@ -399,7 +397,7 @@ def in_turns(row: Judged) -> Judged:
 
 def test_episodes_are_shown_turn_by_turn(tmp_path):
     """In the samples of two stages; and, before there are two, in the rollouts of training."""
-    with Run.start(recipe(), tmp_path / "run", resume=False) as run:
+    with Run.start(recipe(), tmp_path / "run") as run:
         row = in_turns(evaluation("rl", "train", "greedy", RL, 1, 0).rows[0])
         kept = {
             "step": 1,
@@ -440,7 +438,7 @@ def test_a_negative_control_has_its_banner(tmp_path):
 
 
 def test_warnings_are_at_the_top_and_notes_are_not(tmp_path):
-    with Run.start(recipe(), tmp_path / "run", resume=False) as run:
+    with Run.start(recipe(), tmp_path / "run") as run:
         run.event("note", "only a note")
         run.event("dead_part", "the part 'numbers' of the reward was 0 in all of 200 rollouts")
         for number in range(8):
@@ -519,7 +517,7 @@ def hostile_run(folder: Path) -> Run:
         )
 
     values = recipe(description=EVIL, task={"name": EVIL, "options": {EVIL: EVIL}})
-    with Run.start(values, folder, resume=False) as run:
+    with Run.start(values, folder) as run:
         run.environment({"engine": {EVIL: EVIL}, "model": EVIL, EVIL: [EVIL]})
         run.event(EVIL, EVIL)
         run.event("warning", EVIL)
@@ -615,7 +613,7 @@ def test_a_thousand_steps_and_two_thousand_long_answers_stay_under_500_kb(tmp_pa
     values = recipe(
         rl={"steps": 1000}, evaluation={"every": 5, "limit": 24}, description="<" * 50_000
     )
-    with Run.start(values, tmp_path / "run", resume=False) as run:
+    with Run.start(values, tmp_path / "run") as run:
         building.write_supervised(run, "sft", 1000)
         building.write_rl(run, 1000, every=5, n=16)
         evaluate_both(run, 2000, long)

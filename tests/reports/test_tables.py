@@ -355,7 +355,7 @@ def test_every_table_is_written_as_csv_and_latex(view):
 def test_tables_of_an_empty_run_have_their_headings(tmp_path):
     from tests.reports.building import recipe
 
-    with Run.start(recipe(), tmp_path / "run", resume=False) as run:
+    with Run.start(recipe(), tmp_path / "run") as run:
         tables = build_tables.all_tables(RunView(run.record()))
     assert [len(made.rows) for made in tables] == [0] * 7
     for made in tables:

@@ -317,7 +317,7 @@ def test_holm_multiplies_by_rank_and_never_reorders():
 def started(
     tmp_path, levels: dict[str, Level], *, finish: bool = True, n: int = 59, **over
 ) -> RunView:
-    with Run.start(recipe(**over), tmp_path / "run", resume=False) as run:
+    with Run.start(recipe(**over), tmp_path / "run") as run:
         write_evaluations(run, levels, n)
         if finish:
             run.finish({"status": "finished"})
@@ -353,7 +353,7 @@ def test_it_also_says_first_to_last_where_a_stage_lies_in_between(tmp_path):
 
 
 def test_first_to_last_names_its_examples_where_the_first_stage_has_fewer(tmp_path):
-    with Run.start(recipe(), tmp_path / "run", resume=False) as run:
+    with Run.start(recipe(), tmp_path / "run") as run:
         write_evaluations(run, {"base": BASE}, 32, beside=False)
         write_evaluations(run, {"sft": SFT, "rl": RL}, 59)
         run.finish({"status": "finished"})

@@ -72,7 +72,7 @@ def stored(
         key = EvaluationKey.parse(name)
         found[key] = one if isinstance(one, Evaluation) else evaluation(one, split=key.split)
     values = {"sft": None, "model": {"name": "models/small"}, "task": {"name": "forms"}, **over}
-    with Run.start(recipe(**values), folder, resume=False) as run:
+    with Run.start(recipe(**values), folder) as run:
         write_jsonl(
             folder / "events.jsonl",
             [{"time": began, "kind": "started", "message": "the run begins"}],

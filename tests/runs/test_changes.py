@@ -16,6 +16,7 @@ from plumbline.training import rl
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.pipeline import run_recipe
 from tests.toy import ToyTask
+from tests.training.toy_runs import messages
 
 CONSTANT = {"learning_rate": 1e-3, "schedule": "constant"}
 VALUES = {
@@ -189,7 +190,7 @@ def test_where_a_run_goes_on_elsewhere_is_recorded(tiny_folder, stopped):
     path = stopped / "environment.json"
     path.write_text(path.read_text().replace('"device": "cpu"', '"device": "cuda:0"'))
     run = run_recipe(recipe(tiny_folder), stopped, resume=True)
-    said = [event["message"] for event in run.files["events"].rows() if event["kind"] == "engine"]
+    said = messages(run, "engine")
     assert ["(device: cuda:0 -> cpu)" in one for one in said] == [True]
 
 

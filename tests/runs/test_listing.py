@@ -57,9 +57,9 @@ def test_a_finished_run_says_what_it_is(tmp_path):
 def test_a_run_that_goes_on_is_told_from_one_that_was_stopped_and_by_what(tmp_path):
     place = tmp_path / "runs"
     stored(place / "killed", steps=7, finished=False)
-    with Run.start(recipe(), place / "begun", resume=False):
+    with Run.start(recipe(), place / "begun"):
         pass
-    with pytest.raises(RunError), Run.start(recipe(), place / "refused", resume=False):
+    with pytest.raises(RunError), Run.start(recipe(), place / "refused"):
         raise RunError("no such model", "give one")
     for name, error in (
         ("interrupted", KeyboardInterrupt()),
@@ -67,7 +67,7 @@ def test_a_run_that_goes_on_is_told_from_one_that_was_stopped_and_by_what(tmp_pa
     ):
         with pytest.raises(type(error)), _begun(place / name):
             raise error
-    with Run.start(recipe(), place / "going", resume=False) as run:
+    with Run.start(recipe(), place / "going") as run:
         run.metrics("rl", 1, {})
         found = listed(place)
         ends = {name: (run.status, run.why) for name, run in found.items()}
@@ -95,7 +95,7 @@ def test_a_run_that_a_rule_stopped_is_not_finished(tmp_path):
 
 @contextmanager
 def _begun(folder: Path):
-    with Run.start(recipe(), folder, resume=False) as run:
+    with Run.start(recipe(), folder) as run:
         run.metrics("rl", 1, {})
         yield run
 

@@ -43,7 +43,7 @@ def rows():
 
 
 def write(folder, observers):
-    with Run.start(recipe(), folder, resume=False, observers=observers) as run:
+    with Run.start(recipe(), folder, observers=observers) as run:
         run.stage("rl", 3)
         for row in rows():
             run.metrics(
@@ -52,6 +52,13 @@ def write(folder, observers):
         run.event("note", "no alert")
         run.event("warning", "look here")
         run.event("fatal", FATAL)
+
+
+def clocked(monkeypatch):
+    """The time, which a test sets; what is written; and who writes it, into a file."""
+    now, text = [100.0], io.StringIO()
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    return now, text, LiveView(Console(file=text, width=200))
 
 
 class TestLiveView:
@@ -65,10 +72,7 @@ class TestLiveView:
     def test_a_log_file_says_when_something_begins_how_long_it_takes_and_when_it_ended(
         self, monkeypatch
     ):
-        now = [100.0]
-        monkeypatch.setattr(time, "monotonic", lambda: now[0])
-        text = io.StringIO()
-        view = LiveView(Console(file=text, width=200))
+        now, text, view = clocked(monkeypatch)
 
         def said(call, *values, after=0.0):
             now[0] += after
@@ -105,10 +109,7 @@ class TestLiveView:
         )
 
     def test_a_budget_of_seconds_says_how_many_steps_fit(self, monkeypatch):
-        now = [100.0]
-        monkeypatch.setattr(time, "monotonic", lambda: now[0])
-        text = io.StringIO()
-        view = LiveView(Console(file=text, width=200))
+        now, text, view = clocked(monkeypatch)
         view.stage("sft", 15000, 0)
         now[0] += 60
         view.metrics({"step": 4, "train/expected_steps": 40})

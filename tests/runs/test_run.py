@@ -29,6 +29,10 @@ def start(folder, *, resume=False, observers=(), **rl):
     return Run.start(toy_recipe(**rl), folder, resume=resume, observers=observers)
 
 
+def kinds(run):
+    return [row["kind"] for row in run.files["events"].rows()]
+
+
 def test_a_run_that_ended_before_its_first_step_is_begun_anew(tmp_path):
     folder = tmp_path / "run"
     with start(folder):
@@ -85,7 +89,7 @@ def test_records_of_a_run_that_had_not_begun_to_train_are_kept_for_the_same_reci
         events.write('{"time": "20')  # as a kill leaves it
     with start(folder, resume=True) as run:
         assert {path: path.read_bytes() for path in kept if path.exists()} == kept
-        assert [row["kind"] for row in run.files["events"].rows()] == ["started", "started"]
+        assert kinds(run) == ["started", "started"]
     with start(folder, resume=True, steps=7):
         left = {path.name for path in kept if path.exists()}
         assert left == {"own.jsonl", ".plumbline"}
@@ -126,12 +130,11 @@ def test_resuming_says_so_and_sweeps_up_what_was_half_written(tmp_path):
         (folder / name).touch()
     (folder / ".result.json.tmp").touch()
     with start(folder, resume=True) as run:
-        assert [row["kind"] for row in run.files["events"].rows()] == ["started", "resumed"]
+        assert kinds(run) == ["started", "resumed"]
     assert {path.name for path in folder.rglob("*tmp*")} == {"notes.tmp"}
     assert (folder / "models" / "rl" / "weights").exists()
     with start(tmp_path / "new", resume=True) as run:
-        kinds = [row["kind"] for row in run.files["events"].rows()]
-        assert kinds == ["started"], "what had not begun is not resumed"
+        assert kinds(run) == ["started"], "what had not begun is not resumed"
 
 
 def test_an_event_that_a_crash_cut_short_does_not_swallow_the_next_one(tmp_path):
@@ -142,7 +145,7 @@ def test_an_event_that_a_crash_cut_short_does_not_swallow_the_next_one(tmp_path)
     with (folder / "events.jsonl").open("a") as file:
         file.write('{"time": "2026-01-01", "kin')
     with start(folder, resume=True) as run:
-        assert [row["kind"] for row in run.files["events"].rows()] == [
+        assert kinds(run) == [
             "started",
             "warning",
             "resumed",

@@ -8,12 +8,15 @@ import threading
 import time
 from contextlib import contextmanager
 
+import openai
 import pytest
 
 pytest.importorskip("starlette", reason="the extra serve is not installed")
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 pytest.importorskip("prometheus_client", reason="the extra serve is not installed")
 
+from plumbline.cli import main as cli
+from plumbline.serve import server as server_module
 from plumbline.serve.backend import AnswerChunk, Backend
 from plumbline.serve.limits import RequestLimits
 from plumbline.serve.server import PUBLIC, ServerOptions, bind_socket, make_server
@@ -110,6 +113,44 @@ def connect(server):
     return socket.create_connection((host, int(port)), timeout=60)
 
 
+@contextmanager
+def by_command(monkeypatch, *words):
+    """The address at which `plumbline serve` serves while the block runs.
+
+    In a thread of this process, which signals do not reach: what they do is tested with a process
+    of its own.
+    """
+    opened = []
+    monkeypatch.setattr(
+        server_module, "make_server", lambda *given: opened.append(make_server(*given)) or opened[0]
+    )
+    command = ["serve", *words, "--port", "0"]
+    thread = threading.Thread(target=lambda: cli.app(command, standalone_mode=False), daemon=True)
+    thread.start()
+    until(lambda: opened and opened[0].started, 60)
+    try:
+        yield f"http://127.0.0.1:{opened[0].servers[0].sockets[0].getsockname()[1]}/v1"
+    finally:
+        opened[0].stop()
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+def client_of(address, **options):
+    return openai.OpenAI(base_url=address, api_key="none", max_retries=0, **options)
+
+
+def assert_says(said, wanted):
+    """A reply from behind vLLM is what the model itself draws."""
+    (choice,) = said.choices
+    assert choice.message.content == wanted.text
+    assert (choice.finish_reason, said.usage.completion_tokens) == (
+        wanted.finish,
+        wanted.num_tokens,
+    )
+    assert said.model_extra["plumbline"]["engine"] == "vllm"
+
+
 def until(condition, seconds=60.0):
     """Wait for something that another thread does."""
     end = time.monotonic() + seconds
@@ -122,7 +163,10 @@ __all__ = [
     "RequestLimits",
     "Scripted",
     "ScriptedText",
+    "assert_says",
     "body",
+    "by_command",
+    "client_of",
     "connect",
     "head",
     "running",

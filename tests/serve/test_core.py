@@ -18,7 +18,7 @@ from tests.policies.masked.conftest import opened as open_masked
 from tests.policies.slots.models import opened as open_slots
 from tests.policies.slots.models import save_mini
 from tests.policies.test_requests import SAMPLINGS
-from tests.serve.serving import Scripted, ScriptedText, running
+from tests.serve.serving import Scripted, ScriptedText, client_of, running
 
 DATA = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 
@@ -48,7 +48,7 @@ def client(policies):
 def served(*models):
     """A client of a server of its own."""
     with running(models) as server:
-        yield openai.OpenAI(base_url=f"{server.address}/v1", api_key="none", max_retries=0)
+        yield client_of(f"{server.address}/v1")
 
 
 def spoken(chunks):

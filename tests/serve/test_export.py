@@ -28,6 +28,7 @@ from plumbline.recipe.execution import EngineSection
 from plumbline.records import Request, Sampling
 from plumbline.runs.metadata import ModelMetadata
 from plumbline.runs.run import Observer
+from tests.policies.families import move, redraw
 
 PLAIN = ModelMetadata(
     recipe="toy 0", stage="sft", task="tests.toy:open_toy", options={"size": 20}
@@ -61,8 +62,7 @@ def adapter(tiny_folder, tmp_path_factory):
     (base / "LICENSE").write_text("Do what you like.\n")
     (base / "README.md").write_text("---\nlicense: apache-2.0\n---\n# base\n")
     policy = opened(base, lora=LoraSection(rank=2))
-    for weight in policy.trainable().values():
-        torch.nn.init.normal_(weight, std=0.05, generator=torch.Generator().manual_seed(0))
+    redraw(policy, 0.05)
     folder = tmp_path_factory.mktemp("adapters") / "adapter"
     options = {"size": 20}
     card = ModelMetadata(
@@ -280,8 +280,7 @@ def test_where_16_bits_are_stored_the_card_says_what_is_left_and_what_it_costs(
 
 def test_a_small_update_does_not_survive_16_bits_and_that_is_said(tiny_folder, tmp_path):
     policy = opened(tiny_folder, lora=LoraSection(rank=2))
-    for weight in policy.trainable().values():
-        torch.nn.init.normal_(weight, std=1e-4, generator=torch.Generator().manual_seed(0))
+    redraw(policy, 1e-4)
     policy.save(tmp_path / "adapter", PLAIN)
     done = exported(tmp_path / "adapter", tmp_path / "out", dtype="bfloat16")
     assert done.figures["arrived"]["elements"] < 0.2
@@ -291,9 +290,7 @@ def test_of_a_model_whose_every_weight_was_trained_the_base_says_what_was_learnt
     tiny_folder, tmp_path
 ):
     policy = opened(tiny_folder)
-    with torch.no_grad():
-        for weight in policy.trainable().values():
-            weight += 0.01 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(0))
+    move(policy, 0.01)
     policy.save(tmp_path / "trained", PLAIN)
     (tmp_path / "out").mkdir()
     done = write_merged(
@@ -426,8 +423,7 @@ def test_adapters_of_other_families_on_a_causal_model_are_merged_too(tiny_folder
     base = tmp_path / "base"
     shutil.copytree(tiny_folder, base)
     policy = opened(base, family, lora=LoraSection(rank=2), **section)
-    for weight in policy.trainable().values():
-        torch.nn.init.normal_(weight, std=0.05, generator=torch.Generator().manual_seed(0))
+    redraw(policy, 0.05)
     card = ModelMetadata(
         recipe="toy 0", stage="sft", task="tests.toy:open_toy", options={"size": 20}, model=section
     )

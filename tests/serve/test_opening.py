@@ -2,23 +2,20 @@
 behind vLLM."""
 
 import json
-import threading
 
 import openai
 import pytest
 
-from plumbline.cli import main as cli
 from plumbline.errors import EngineError, RecipeError
 from plumbline.policies.opening import ModelOptions
 from plumbline.records import Request, Sampling
 from plumbline.runs.run import Observer
-from plumbline.serve import server as server_module
 from plumbline.serve import vllm_backend
 from plumbline.serve.served_models import named_models, open_models
 from plumbline.serve.server import ServerOptions, token_of
 from plumbline.serve.vllm_backend import Spelling
 from tests.engines import vllm_stand_in as stand_in
-from tests.serve.serving import running, until
+from tests.serve.serving import assert_says, by_command, client_of, running
 
 CHAT = [{"role": "user", "content": "o produto chegou?"}]
 
@@ -62,25 +59,13 @@ def test_a_token_is_needed_beyond_this_machine(monkeypatch):
 
 
 def test_a_run_is_served_by_one_command(run, monkeypatch, capfd):
-    """In a thread of this process, which signals do not reach: what they do is tested with a
-    process of its own."""
-    opened, honest = [], server_module.make_server
-    monkeypatch.setattr(
-        server_module, "make_server", lambda *given: opened.append(honest(*given)) or opened[0]
-    )
-    command = ["serve", str(run), "--port", "0", "--device", "cpu", "--max-tokens", "6"]
-    thread = threading.Thread(target=lambda: cli.app(command, standalone_mode=False), daemon=True)
-    thread.start()
-    until(lambda: opened and opened[0].started, 60)
-    address = f"http://127.0.0.1:{opened[0].servers[0].sockets[0].getsockname()[1]}/v1"
-    client = openai.OpenAI(base_url=address, api_key="none", max_retries=0)
-    said = client.chat.completions.create(model="mine", messages=CHAT, max_tokens=5)
-    assert 1 <= said.usage.completion_tokens <= 5
-    with pytest.raises(openai.BadRequestError, match="at most 6"):
-        client.chat.completions.create(model="mine", messages=CHAT, max_tokens=7)
-    opened[0].stop()
-    thread.join(60)
-    assert not thread.is_alive()
+    words = [str(run), "--device", "cpu", "--max-tokens", "6"]
+    with by_command(monkeypatch, *words) as address:
+        client = client_of(address)
+        said = client.chat.completions.create(model="mine", messages=CHAT, max_tokens=5)
+        assert 1 <= said.usage.completion_tokens <= 5
+        with pytest.raises(openai.BadRequestError, match="at most 6"):
+            client.chat.completions.create(model="mine", messages=CHAT, max_tokens=7)
     told = capfd.readouterr().err
     assert f"serving mine at {address}" in told
     assert f"a page to try it: {address.removesuffix('v1')}\n" in told
@@ -96,7 +81,7 @@ def behind_vllm(tiny_folder, monkeypatch):
     (served,) = open_models({"tiny": str(tiny_folder)}, options, Observer())
     with running([served]) as server:
         yield (
-            openai.OpenAI(base_url=f"{server.address}/v1", api_key="none", max_retries=0),
+            client_of(f"{server.address}/v1"),
             started[0],
         )
 
@@ -111,13 +96,8 @@ def test_an_autoregressive_model_behind_vllm(behind_vllm, tiny_policy):
         [Request((0,), CHAT, Sampling(temperature=0.0, max_tokens=12))]
     )
     said = ask(temperature=0, logprobs=True)
-    assert said.choices[0].message.content == wanted.text
-    assert (said.choices[0].finish_reason, said.usage.completion_tokens) == (
-        wanted.finish,
-        wanted.num_tokens,
-    )
+    assert_says(said, wanted)
     assert len(said.choices[0].logprobs.content) == wanted.num_tokens
-    assert said.model_extra["plumbline"]["engine"] == "vllm"
     assert said.model_extra["plumbline"]["seed"] is False
     streamed = list(ask(temperature=0, stream=True))
     assert "".join(one.choices[0].delta.content or "" for one in streamed) == wanted.text
@@ -141,7 +121,7 @@ def test_an_autoregressive_model_follows_a_schema_by_a_grammar_where_there_is_xg
     (served,) = open_models({"tiny": str(tiny_folder)}, ModelOptions(device="cpu"), Observer())
     schema = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"enum": [["a"]]}}}
     with running([served]) as server:
-        client = openai.OpenAI(base_url=f"{server.address}/v1", api_key="none", max_retries=0)
+        client = client_of(f"{server.address}/v1")
         said = client.chat.completions.create(
             model="tiny", messages=CHAT, max_tokens=24, response_format=schema
         )

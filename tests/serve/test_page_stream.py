@@ -11,7 +11,7 @@ from plumbline.policies.masked.options import MaskedSampling
 from plumbline.serve.batched import BatchedBackend
 from tests.policies.masked.conftest import masked_folder  # noqa: F401 - a fixture
 from tests.policies.masked.conftest import opened as open_masked
-from tests.serve.serving import running
+from tests.serve.serving import client_of, running
 
 CHAT = [{"role": "user", "content": "a b"}]
 
@@ -20,7 +20,7 @@ CHAT = [{"role": "user", "content": "a b"}]
 def client(masked_folder):  # noqa: F811 - the fixture
     sampling = MaskedSampling(max_tokens=8, steps=4, selector="random")
     with running([BatchedBackend("masked", open_masked(masked_folder), sampling)]) as server:
-        yield openai.OpenAI(base_url=f"{server.address}/v1", api_key="none", max_retries=0)
+        yield client_of(f"{server.address}/v1")
 
 
 def test_canvases_come_before_the_answer_and_do_not_change_it(client):

@@ -19,6 +19,7 @@ from plumbline.recipe import LoraSection, TinySection, options_of
 from plumbline.runs.metadata import ModelMetadata
 from plumbline.runs.run import Observer
 from plumbline.serve.batched import BatchedBackend
+from tests.policies.families import redraw
 from tests.serve.serving import running
 
 LEAD = [{"role": "system", "content": " ".join(WORDS * 2)}]
@@ -51,8 +52,7 @@ def load(folder, **options):
 def save_adapter(base, folder, size, seed=0):
     """An adapter that moves a base by random numbers of a size."""
     policy = opened(base, lora=LoraSection(rank=8))
-    for weight in policy.trainable().values():
-        torch.nn.init.normal_(weight, std=size, generator=torch.Generator().manual_seed(seed))
+    redraw(policy, size, seed)
     policy.save(folder, CARD)
 
 

@@ -16,7 +16,7 @@ from plumbline.records import Request, Sampling
 from plumbline.runs.run import Observer
 from plumbline.serve.served_models import open_models
 from tests.engines.test_vllm_real import MODEL, WHY
-from tests.serve.serving import running
+from tests.serve.serving import assert_says, client_of, running
 
 pytestmark = pytest.mark.skipif(bool(WHY), reason=WHY)
 CHAT = [{"role": "user", "content": "What is the capital of France?"}]
@@ -31,22 +31,14 @@ def test_a_real_vllm_server_answers_as_the_model_itself_does():
     options = ModelOptions(engine="vllm", dtype="float32", device="cpu")
     (served,) = open_models({"small": str(MODEL)}, options, Observer())
     with running([served]) as server:
-        client = openai.OpenAI(
-            base_url=f"{server.address}/v1", api_key="none", max_retries=0, timeout=120
-        )
+        client = client_of(f"{server.address}/v1", timeout=120)
 
         def ask(**more):
             return client.chat.completions.create(
                 model="small", messages=CHAT, max_tokens=12, **more
             )
 
-        said = ask(temperature=0, logprobs=True)
-        assert said.choices[0].message.content == wanted.text
-        assert (said.choices[0].finish_reason, said.usage.completion_tokens) == (
-            wanted.finish,
-            wanted.num_tokens,
-        )
-        assert said.model_extra["plumbline"]["engine"] == "vllm"
+        assert_says(ask(temperature=0, logprobs=True), wanted)
         assert (
             "".join(one.choices[0].delta.content or "" for one in ask(temperature=0, stream=True))
             == wanted.text

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import WORDS, sharpen
+from conftest import make_sharp
 from plumbline.errors import RecipeError, TrainingStopped
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive import policy as sampler
-from plumbline.policies.pretrained.tiny import make_tiny
-from plumbline.recipe import TinySection, parse_recipe
+from plumbline.recipe import parse_recipe
 from plumbline.records import Request, Sampling
 from plumbline.rollouts.collect import collect
 from plumbline.runs.record import RunRecord
 from plumbline.training import prompts
 from plumbline.training.stage import Stage
+from tests.policies.families import move
 from tests.toy import ToyTask
 from tests.training.toy_runs import samplers, train_toy
 
@@ -47,15 +47,7 @@ def answers(policy) -> list[list[int]]:
 @pytest.fixture(scope="module")
 def shallow(tmp_path_factory):
     """A model of one layer, which needs half of the time."""
-    folder = tmp_path_factory.mktemp("async") / "shallow"
-    make_tiny(
-        folder,
-        TinySection(hidden=32, layers=1, heads=2, vocabulary=300, context=256),
-        WORDS * 10,
-        seed=0,
-    )
-    sharpen(folder)
-    return folder
+    return make_sharp(tmp_path_factory.mktemp("async") / "shallow", layers=1)
 
 
 def test_a_sampler_behind_reaches_what_one_that_waits_reaches_and_the_negative_control_does_not(
@@ -205,9 +197,7 @@ def test_a_copy_shares_what_is_frozen_and_nothing_that_trains(tiny_folder):
         id(w) for w in twin.trainable().values()
     }
     before = answers(twin)
-    with torch.no_grad():
-        for weight in policy.trainable().values():
-            weight.add_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)))
+    move(policy, 1.0)
     assert before == answers(twin) != answers(policy)
 
 

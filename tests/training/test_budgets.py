@@ -15,7 +15,7 @@ from plumbline.training import rl
 from plumbline.training.prompts import Source
 from plumbline.training.sft import train_sft
 from tests.toy import ToyTask
-from tests.training.toy_runs import fresh_policy, toy_recipe, train_toy
+from tests.training.toy_runs import fresh_policy, messages, toy_recipe, train_toy
 
 FALLS = {"learning_rate": 1e-3, "schedule": "linear", "warmup": 0}
 
@@ -51,7 +51,7 @@ def test_sft_ends_with_the_step_that_reaches_the_budget(tmp_path, tiny_folder, t
     )
     assert [row["cpu/step"] for row in run.files["timings"].rows()] == [1.0] * 4
     assert [row["train/expected_steps"] for row in rows] == [4] * 4
-    (said,) = [row["message"] for row in run.files["events"].rows() if row["kind"] == "budget"]
+    (said,) = messages(run, "budget")
     assert re.match(r"sft\b.* 4 ", said)
 
 
@@ -99,7 +99,7 @@ def test_rl_ends_there_too_and_is_evaluated_at_its_end(tmp_path, tiny_folder, ti
     evaluated = []
     recipe = toy_recipe(steps=50, seconds=6, optimiser=FALLS)
     assert recipe.evaluation.every == 20
-    with Run.start(recipe, tmp_path / "other", resume=False) as other:
+    with Run.start(recipe, tmp_path / "other") as other:
         task = ToyTask({})
         rl.train_rl(
             policy,

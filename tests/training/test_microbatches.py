@@ -25,7 +25,7 @@ from plumbline.training import microbatches, pipeline, rl
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.pipeline import run_recipe
 from tests.runs.test_changes import recipe
-from tests.training.toy_runs import train_toy
+from tests.training.toy_runs import messages, train_toy
 
 
 class Full:
@@ -48,7 +48,7 @@ class Full:
 
 
 def told(run):
-    return [row["message"] for row in run.files["events"].rows() if row["kind"] == "out_of_memory"]
+    return messages(run, "out_of_memory")
 
 
 def weights(policy):
@@ -189,7 +189,7 @@ class Gpu:
 
 
 def notes(run):
-    return [row["message"] for row in run.files["events"].rows() if row["kind"] == "note"]
+    return messages(run, "note")
 
 
 def test_auto_is_what_two_small_passes_leave_memory_for(tiny_folder, tmp_path, monkeypatch):

@@ -67,7 +67,7 @@ def test_a_sample_goes_through_the_files_that_the_docs_list(tiny_folder, tmp_pat
     monkeypatch.setattr(rl, "hand_over", begin)
     monkeypatch.setattr(Optimiser, "step", end)
     try:
-        with Run.start(toy_recipe(steps=1), tmp_path / "run", resume=False) as run:
+        with Run.start(toy_recipe(steps=1), tmp_path / "run") as run:
             source = Source.of(task, task.examples("train"))
             rl.train_rl(fresh_policy(tiny_folder), source, run)
     finally:

@@ -18,14 +18,12 @@ from plumbline.runs.record import RunRecord
 from plumbline.runs.run import Run
 from plumbline.seeds import generator
 from plumbline.training import checkpoints
-from plumbline.training.optimiser import Optimiser
 from plumbline.training.pipeline import run_recipe
 from plumbline.training.prompts import Source
 from plumbline.training.rl import train_rl, weigh_rollouts
-from plumbline.training.stage import Stage
-from plumbline.training.update import update_policy
+from tests.algorithms.batches import assert_gradients, gradients_of
 from tests.toy import ToyTask
-from tests.training.toy_runs import fresh_policy, samplers, toy_recipe, train_toy
+from tests.training.toy_runs import fresh_policy, interrupt, samplers, toy_recipe, train_toy
 
 BEHIND = {"train/tis_gap", "train/tis_capped"}
 """Null where the sampler is not behind and nothing is weighted."""
@@ -101,12 +99,7 @@ def test_skipping_what_has_no_signal_leaves_the_gradient_as_it_is(tiny_folder):
     rollouts = rollouts_of(groups)
     assert sum(each.advantage == 0 for each in rollouts) >= 4
 
-    gradients = []
-    optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, 1)
-    optimiser.step = lambda step: (
-        gradients.append({n: w.grad.clone() for n, w in policy.trainable().items()}) or 1.0
-    )
-    update = update_policy(policy, optimiser, groups, recipe, 0)
+    update, gradients = gradients_of(policy, groups, recipe)
     assert update.terms < sum(turn.num_tokens for each in rollouts for turn in each.turns)
 
     plain = fresh_policy(tiny_folder, scoring="rows")
@@ -116,8 +109,7 @@ def test_skipping_what_has_no_signal_leaves_the_gradient_as_it_is(tiny_folder):
     ]
     total = (-(scored.logprobs - scored.recorded).exp() * advantage).sum() / (16 * 8)
     total.backward()
-    for name, weight in plain.trainable().items():
-        torch.testing.assert_close(gradients[0][name], weight.grad, atol=2e-6, rtol=1e-3)
+    assert_gradients(gradients, plain)
     assert update.loss == pytest.approx(total.item(), abs=1e-5)
 
 
@@ -211,7 +203,7 @@ def test_a_nan_stops_before_the_weights_change(tiny_folder, tmp_path, monkeypatc
 def test_an_empty_training_split_is_an_error(tiny_policy, tmp_path):
     recipe = toy_recipe()
     with (
-        Run.start(recipe, tmp_path / "run", resume=False) as run,
+        Run.start(recipe, tmp_path / "run") as run,
         pytest.raises(DataError, match="empty"),
     ):
         train_rl(tiny_policy, Source.of(ToyTask({}), []), run)
@@ -224,7 +216,7 @@ def test_it_is_evaluated_as_the_recipe_says_and_at_both_ends(
     policy = fresh_policy(tiny_folder)
     task, asked = ToyTask({}), []
     recipe = toy_recipe().model_copy(update={"evaluation": EvaluationSection(every=every)})
-    with Run.start(recipe, tmp_path / "run", resume=False) as run:
+    with Run.start(recipe, tmp_path / "run") as run:
         train_rl(
             policy,
             Source.of(task, task.examples("train")),
@@ -241,10 +233,7 @@ def test_an_interrupt_while_a_checkpoint_is_read_is_no_error_of_the_checkpoint(
 ):
     """Safetensors turns a KeyboardInterrupt inside it into an error of its own, and the user was
     told to delete it."""
-    with monkeypatch.context() as broken:
-        broken.setattr(Stage, "spend", lambda *_: os.kill(os.getpid(), signal.SIGINT) or ())
-        with pytest.raises(KeyboardInterrupt):
-            train_toy(tiny_folder, tmp_path / "run")
+    interrupt(monkeypatch, tiny_folder, tmp_path / "run")
     honest = checkpoints.read_checkpoint
 
     def interrupted(checkpoint):

@@ -12,7 +12,7 @@ from plumbline.runs.run import Run
 from plumbline.training.prompts import Source
 from plumbline.training.sft import _backward, cut_microbatches, epoch_batches, train_sft
 from tests.toy import ToyTask
-from tests.training.toy_runs import fresh_policy, toy_recipe
+from tests.training.toy_runs import fresh_policy, messages, toy_recipe
 
 CHAT = [
     {"role": "system", "content": "extraia"},
@@ -51,20 +51,20 @@ def test_the_loss_is_transformers_loss_on_the_answer_alone(tiny_folder):
         torch.testing.assert_close(gradients[name], weight.grad, atol=1e-5, rtol=1e-3)
 
 
+def shown(demonstration, is_target):
+    return [
+        token
+        for token, target in zip(demonstration.tokens, demonstration.is_target, strict=True)
+        if target == is_target
+    ]
+
+
 def test_targets_are_the_answer_and_the_token_that_ends_it(tiny_policy):
     demonstration = tiny_policy.demonstrate(CHAT)
-    targets = [
-        t
-        for t, is_target in zip(demonstration.tokens, demonstration.is_target, strict=True)
-        if is_target
-    ]
+    targets = shown(demonstration, is_target=True)
     tokenizer = tiny_policy.chat.tokenizer
     assert tokenizer.decode(targets) == "nota 10, sim<|im_end|>"
-    before = [
-        t
-        for t, is_target in zip(demonstration.tokens, demonstration.is_target, strict=True)
-        if not is_target
-    ]
+    before = shown(demonstration, is_target=False)
     assert before == tiny_policy.chat.prompt(CHAT[:2]), (
         "training shows exactly what sampling starts from"
     )
@@ -78,11 +78,7 @@ def test_of_several_answers_the_last_is_the_target_and_the_rest_its_prompt(tiny_
     ]
     demonstration = tiny_policy.demonstrate(chat)
     tokenizer = tiny_policy.chat.tokenizer
-    targets = [
-        t
-        for t, is_target in zip(demonstration.tokens, demonstration.is_target, strict=True)
-        if is_target
-    ]
+    targets = shown(demonstration, is_target=True)
     assert tokenizer.decode(targets) == "ótima<|im_end|>"
     assert list(demonstration.tokens[: -len(targets)]) == tiny_policy.chat.prompt(chat[:-1])
     whole = tokenizer.apply_chat_template(chat, tokenize=False).rstrip("\n")
@@ -99,10 +95,10 @@ def test_a_demonstration_longer_than_the_context_is_an_error_unless_allowed(
     assert len(cut.tokens) == 256
     assert cut.truncated
     policy = fresh_policy(tiny_folder)
-    with Run.start(toy_recipe(), tmp_path / "run", resume=False) as run:
+    with Run.start(toy_recipe(), tmp_path / "run") as run:
         train_alone(policy, [cut, policy.demonstrate(CHAT)], SftSection(steps=1), run)
     assert run.rows("sft")[0]["train/frac_truncated"] == 0.5
-    (said,) = [e["message"] for e in run.files["events"].rows() if e["kind"] == "truncated"]
+    (said,) = messages(run, "truncated")
     assert said.startswith("1 of 2 demonstrations ")
 
 
@@ -132,7 +128,7 @@ def test_it_learns_what_it_is_shown(tiny_folder, tmp_path):
         for w in ("sim", "nota", "dia")
     ]
     section = SftSection(epochs=40, batch_size=2, optimiser=OptimiserSection(learning_rate=1e-2))
-    with Run.start(toy_recipe(), tmp_path / "run", resume=False) as run:
+    with Run.start(toy_recipe(), tmp_path / "run") as run:
         train_alone(policy, shown, section, run)
     losses = [row["train/loss"] for row in run.rows("sft")]
     assert len(losses) == 80
@@ -141,7 +137,7 @@ def test_it_learns_what_it_is_shown(tiny_folder, tmp_path):
 
 def test_no_demonstrations_is_an_error(tiny_policy, tmp_path):
     with (
-        Run.start(toy_recipe(), tmp_path / "run", resume=False) as run,
+        Run.start(toy_recipe(), tmp_path / "run") as run,
         pytest.raises(DataError, match="empty"),
     ):
         train_alone(tiny_policy, [], SftSection(steps=1), run)

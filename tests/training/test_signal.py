@@ -182,7 +182,7 @@ def test_the_filter_keeps_what_it_says_and_goes_on_in_a_file_that_was_cut(
         return honest(sampler, parts, **rest)
 
     monkeypatch.setattr(prompts, "collect_parts", watch)
-    with Run.start(run.recipe, tmp_path / "again", resume=False):
+    with Run.start(run.recipe, tmp_path / "again"):
         (tmp_path / "again" / "difficulty.jsonl").write_text("".join(lines[:9]) + lines[9][:20])
     again = train(tiny_folder, tmp_path / "again", resume=True, filter=BETWEEN, seconds=1e6)
     assert asked == [row["id"] for row in rows[9:]], "what is there is not asked again"
@@ -215,7 +215,7 @@ def test_several_tasks_are_filtered_by_themselves_and_no_more_prompts_are_asked_
     tiny_policy, tmp_path
 ):
     recipe = toy_recipe(**SETTINGS, filter={"samples": 2, "prompts": 7}, order="easy-first")
-    with Run.start(recipe, tmp_path / "run", resume=False) as run:
+    with Run.start(recipe, tmp_path / "run") as run:
         stage = Stage(run, "rl", Optimiser(tiny_policy.trainable(), recipe.rl.optimiser, 4))
         chosen = prompts.choose_prompts(two_tasks(), tiny_policy, None, stage)
     assert {name: len(examples) for name, examples in chosen.examples.items()} == {"a": 7, "b": 7}

@@ -3,9 +3,13 @@
 import copy
 import functools
 import json
+import os
+import signal
 import threading
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from plumbline.policies import open_policy
 from plumbline.policies.policy import Policy
@@ -52,6 +56,17 @@ def _opened(model: Path, options: str) -> Policy:
     )
 
 
+def interrupt(monkeypatch: pytest.MonkeyPatch, model: Path, folder: Path, **rl: Any) -> None:
+    """A run that Ctrl-C ends before its first step."""
+    with monkeypatch.context() as broken:
+        broken.setattr(
+            "plumbline.training.stage.Stage.spend",
+            lambda *_: os.kill(os.getpid(), signal.SIGINT) or (),
+        )
+        with pytest.raises(KeyboardInterrupt):
+            train_toy(model, folder, **rl)
+
+
 def fresh_policy(model: Path, **options: Any) -> Policy:
     """A policy whose weights are its own; a model is opened once, which takes longer than some
     steps of it."""
@@ -83,3 +98,8 @@ def train_toy(
 def samplers() -> list[threading.Thread]:
     """The threads that draw for a learner and have not ended."""
     return [thread for thread in threading.enumerate() if thread.name.startswith("sampler")]
+
+
+def messages(run: Run, kind: str) -> list[str]:
+    """Of all events of a kind."""
+    return [event["message"] for event in run.files["events"].rows() if event["kind"] == kind]

@@ -1,8 +1,7 @@
 """How commands say what came out: results on standard output, progress on standard error."""
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from plumbline.errors import escape_hidden, make_visible
@@ -56,13 +55,8 @@ def print_result(value: object, text: str, as_json: bool) -> None:
     print_json(value) if as_json else print_tables(text, wrap=False)
 
 
-@contextmanager
-def show_progress() -> Iterator["LiveView"]:
+def show_progress() -> "closing[LiveView]":
     """The view of what takes a while, closed before a result is printed."""
     from plumbline.runs.observers import LiveView
 
-    view = LiveView()
-    try:
-        yield view
-    finally:
-        view.close()
+    return closing(LiveView())

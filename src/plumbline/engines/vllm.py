@@ -29,7 +29,14 @@ from typing import Any
 
 from plumbline.config.imports import check_consent, check_reach, import_needed
 from plumbline.engines import processes
-from plumbline.engines.vllm_client import Client, Part, ServerLostError, check_address, is_healthy
+from plumbline.engines.vllm_client import (
+    SERVER,
+    Client,
+    Part,
+    ServerLostError,
+    check_address,
+    is_healthy,
+)
 from plumbline.errors import EngineError
 from plumbline.policies.policy import Policy
 from plumbline.policies.pretrained.weight_sync_check import (
@@ -55,23 +62,6 @@ PREFIX = "plumbline-"
 MODULE = "vllm.entrypoints.openai.api_server"
 PINNED = "0.32"  # its interfaces are used; they changed at 0.28 and again after 0.31
 PYTHON = "PLUMBLINE_VLLM_PYTHON"  # names an interpreter with vLLM, where no recipe does
-FULL = (
-    "out of memory",
-    "outofmemory",
-    "no available memory",
-    "cannot allocate memory",
-    "free memory on device",
-)
-RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # of adapters, which it knows
-# What its command and environment also say, by how weights are handed over and by the device.
-FURTHER: Mapping[str, tuple[str, Mapping[str, str]]] = {
-    "lora": ("--enable-lora --max-loras 2", {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}),
-    "transfer": (
-        '--weight-transfer-config {"backend":"ipc"}',
-        {"VLLM_ALLOW_INSECURE_SERIALIZATION": "1"},
-    ),
-    "cpu": ("--enforce-eager", {"VLLM_TARGET_DEVICE": "cpu", "VLLM_CPU_KVCACHE_SPACE": "2"}),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,12 +147,13 @@ def open_engine(recipe: Recipe, policy: Any, model: str, run: Run) -> "VllmSampl
     Raises:
         EngineError: see `VllmSampler`.
     """
-
-    def timed(version: int, seconds: float) -> None:
-        run.timings("engine", version, {"time/publish": seconds})
-
     assert recipe.engine is not None
-    place = EngineContext(run.folder / "engine", derive(recipe.seed, "engine", model), run, timed)
+    place = EngineContext(
+        run.folder / "engine",
+        derive(recipe.seed, "engine", model),
+        run,
+        lambda version, seconds: run.timings("engine", version, {"time/publish": seconds}),
+    )
     return VllmSampler(recipe.engine, policy, place)
 
 
@@ -532,12 +523,12 @@ def server_command(
         base = str(config.base_model_name_or_path)
         words += [
             "--max-lora-rank",
-            str(min((one for one in RANKS if one >= config.r), default=config.r)),
+            str(min((one for one in SERVER["ranks"] if one >= config.r), default=config.r)),
         ]
     for key in (how, policy.device.type):
-        further, said = FURTHER.get(key, ("", {}))
-        words += further.split()
-        environment |= said
+        further = SERVER["further"].get(key, {})
+        words += further.get("arguments", "").split()
+        environment |= further.get("environment", {})
     return ["-m", MODULE, "--model", base, "--uds", str(socket), *words], environment
 
 
@@ -547,7 +538,7 @@ def explain_exit(server: processes.ChildProcess) -> EngineError | None:
         return None
     text = server.read_output()
     errors = [f": {line.strip()[-300:]}" for line in text.splitlines() if "Error" in line]
-    short = any(word in text.lower() for word in FULL)
+    short = any(word in text.lower() for word in SERVER["full"])
     what = "ran out of memory" if short else f"ended with status {server.status}"
     return EngineError(
         f"the vLLM server {what}{''.join(errors[-1:])}",

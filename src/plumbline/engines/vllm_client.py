@@ -15,26 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.config.imports import import_needed
+from plumbline.config.overrides import read_package_yaml
 from plumbline.errors import EngineError
 from plumbline.records import Request, Sampling
 
-# Said each time: for what is left out a server takes the defaults of the model's
-# generation_config.json.
-NEUTRAL = {
-    "min_p": 0.0,
-    "repetition_penalty": 1.0,
-    "presence_penalty": 0.0,
-    "frequency_penalty": 0.0,
-}
-# An answer comes in two pieces, its first token and all others, as soon as it has ended, by stop
-# tokens of ours.
-STREAMED = {
-    "logprobs": 0,
-    "return_token_ids": True,
-    "ignore_eos": True,
-    "stream": True,
-    "stream_interval": 1_000_000,
-}
+# what is said to a server, and what it says: see the file
+SERVER = read_package_yaml(Path(__file__).with_name("vllm.yaml"))
+NEUTRAL = SERVER["neutral"]
 # ask again; 404: an adapter that a server does not know which was started again
 AGAIN = {404, 408, 429}
 # A prompt, and its copies under one sampling distribution, which are asked for in one request; a
@@ -65,9 +52,8 @@ def open_http(
         EngineError: httpx is not installed.
     """
     httpx = import_needed("httpx", "an engine over HTTP", EngineError)
-    how: dict[str, Any] = {"limits": httpx.Limits(max_connections=at_once)}
-    if at_once is None:
-        how["limits"] = httpx.Limits()
+    limits = httpx.Limits() if at_once is None else httpx.Limits(max_connections=at_once)
+    how: dict[str, Any] = {"limits": limits}
     client, transport = httpx.Client, httpx.HTTPTransport
     if loop:
         client, transport = httpx.AsyncClient, httpx.AsyncHTTPTransport
@@ -292,7 +278,7 @@ def completion(prompt: list[int], sampling: Sampling) -> dict[str, Any]:
     words = {
         name: getattr(sampling, name) for name in ("temperature", "top_k", "top_p", "max_tokens")
     }
-    return {**NEUTRAL, **STREAMED, **words, "prompt": prompt, "n": 1}
+    return {**NEUTRAL, **SERVER["streamed"], **words, "prompt": prompt, "n": 1}
 
 
 def _check(answer: Any) -> None:

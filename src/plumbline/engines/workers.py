@@ -430,15 +430,6 @@ class TaskWorker:
 # -- rollouts and micro-batches --------------------------------------------------------------------
 
 
-def open_samplers(recipe: Recipe, policy: Policy, model: str, run: Run) -> "Samplers":
-    """Workers that draw in place of the policy, as many as `scale.samplers` says.
-
-    Raises:
-        RecipeError: the policy does not say what it draws together.
-    """
-    return Samplers(recipe, policy, model, run)
-
-
 def open_learners(recipe: Recipe, policy: Policy, model: str, run: Run) -> "Learners":  # noqa: ARG001
     """Workers that share the micro-batches of an update with this process: one fewer than
     `scale.learners` says."""
@@ -481,7 +472,8 @@ class Replicas:
 
 
 class Samplers(Replicas):
-    """An `Engine` of several processes."""
+    """An `Engine` of several processes: workers that draw in place of the policy, as many as
+    `scale.samplers` says."""
 
     def __init__(self, recipe: Recipe, policy: Policy, model: str, run: Run) -> None:
         super().__init__("samplers", recipe, policy, model, recipe.scale.samplers)

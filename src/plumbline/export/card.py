@@ -27,7 +27,7 @@ from plumbline.runs.metadata import ModelMetadata
 from plumbline.runs.record import STAGES, RunRecord
 from plumbline.runs.remote import check_named, local_model
 from plumbline.runs.run import Listener
-from plumbline.storage import SMALL, read_bytes, read_object
+from plumbline.storage import SMALL, find_object, read_bytes
 from plumbline.tasks.task import Task
 from plumbline.version import __version__
 
@@ -123,7 +123,7 @@ def find_base(source: str, public: str | None = None) -> Base:
         return Base(source, name, True, _listed_licence(name))
     if folder.is_dir():
         check_links(folder)
-    origin = read_object(folder / ORIGIN) if (folder / ORIGIN).is_file() else {}
+    origin = find_object(folder / ORIGIN)
     entry = next((one for one in ENTRIES if one.name == origin.get("model")), None)
     name = public or (entry.hub if entry is not None else "")
     licence = origin.get("licence") or _read_licence(folder / "README.md") or _listed_licence(name)

@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from plumbline.config.overrides import read_package_yaml
 from plumbline.errors import EngineError, ModelError, PlumblineError
 from plumbline.evaluation.endpoint import Endpoint
 from plumbline.evaluation.evaluate import evaluate_completions
@@ -41,52 +42,7 @@ from plumbline.runs.run import Listener
 if TYPE_CHECKING:
     from torch import Tensor
 
-FAULTS: Mapping[str, tuple[str, str]] = {
-    "tokenizer": (
-        "it cuts texts into other tokens",
-        "give it the tokenizer that was saved with the trained model",
-    ),
-    "chat-template": (
-        "its prompts are not those of the trained model's chat template",
-        "give it that template, and let it add no beginning token",
-    ),
-    "system-prompt": (
-        "it leaves out the system message, or writes one of its own",
-        "serve without a system prompt, and with a template that writes the client's",
-    ),
-    "context": (
-        "it cuts prompts off",
-        "give it a longer context (vLLM --max-model-len, llama.cpp -c, Ollama num_ctx)",
-    ),
-    "max-tokens": (
-        "it ends answers before the limit that was asked for",
-        "raise its own limit (llama.cpp -n, Ollama num_predict)",
-    ),
-    "base": (
-        "its weights are the base's: what was trained is missing",
-        "load the adapter and ask for its name, or serve the export of --kind merged",
-    ),
-    "adapter-twice": (
-        "the adapter is in its weights twice",
-        "serve merged weights without the adapter, or the adapter on its base",
-    ),
-    "other-step": (
-        "its weights are of another step of the training",
-        "export the model that you mean, and restart the server",
-    ),
-    "stop-token": (
-        "its answers do not end where the trained model ends them",
-        "let the end of a turn stop it (eos_token_id of generation_config.json), and no text",
-    ),
-    "temperature": (
-        "it draws at another temperature than it is asked for, or with a penalty",
-        "leave sampling to the request: see its defaults and generation_config.json",
-    ),
-    "other-weights": (
-        "neither the trained weights nor any that were tried give its answers",
-        "see what it was started with: model, adapter, revision, template",
-    ),
-}
+FAULTS: Mapping[str, tuple[str, str]] = read_package_yaml(Path(__file__).with_name("faults.yaml"))
 """Code, what is wrong and what to do, in the order in which they are to be mended."""
 QUESTION = "O produto chegou atrasado: nota 12, na\u00efve \u6771\u4eac, if x[3] != 0.5?"
 """What tells tokenizers and templates apart, beside a shorter chat."""

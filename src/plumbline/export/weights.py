@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from plumbline.errors import DataError, EngineError, ModelError
 from plumbline.policies import open_policy
-from plumbline.policies.model_files import ADAPTER, TOKENIZERS, is_adapter
+from plumbline.policies.model_files import ADAPTER, KNOWN, TOKENIZERS, is_adapter
 from plumbline.policies.opening import LargeGgufWarning, ModelOptions, options_as_trained
 from plumbline.records import Message, Request
 from plumbline.runs.metadata import METADATA
-from plumbline.storage import read_object, write_json
+from plumbline.storage import find_object, read_object, write_json
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,23 +27,7 @@ larger one."""
 SAME = 1e-3
 """Nats a token, in the mean, by which float32 may differ: merging and another order of sums make
 1e-6 to 1e-4."""
-COPIED = {
-    ADAPTER,
-    METADATA,
-    *TOKENIZERS,
-    "adapter_model.safetensors",
-    "generation_config.json",
-    "NOTICE",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "merges.txt",
-    "vocab.txt",
-    "sentencepiece.bpe.model",
-    "chat_template.jinja",
-    "chat_template.json",
-    "processor_config.json",
-    "preprocessor_config.json",
-}
+COPIED = {ADAPTER, METADATA, *TOKENIZERS, *KNOWN["beside"]}
 """What of an adapter's directory is exported: no state of its trainer, and no file that nobody
 asked for."""
 
@@ -143,8 +127,7 @@ def write_merged(
     policy.model.to(stored)
     policy.write(folder)
     # what it says of the weights' use; 4 bits and adapters are gone
-    if (Path(model) / METADATA).is_file():
-        metadata = read_object(Path(model) / METADATA)
+    if metadata := find_object(Path(model) / METADATA):
         use = {key: value for key, value in metadata.get("model", {}).items() if key != "quantize"}
         write_json(folder / METADATA, {**metadata, "model": use})
     read = open_float32(str(folder))
@@ -174,9 +157,7 @@ def _write_own(policy: Any, folder: Path, dtype: str, model: str) -> MergeResult
         answer
         for _, answer in policy.sample([Request((copy,), chat, sampling) for copy in range(4)])
     ]
-    policy.save(
-        folder, read_object(Path(model) / METADATA) if (Path(model) / METADATA).is_file() else {}
-    )
+    policy.save(folder, find_object(Path(model) / METADATA))
     meant, after = (
         one.score(answers).logprobs.detach() for one in (policy, open_float32(str(folder)))
     )

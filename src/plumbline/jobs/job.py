@@ -19,8 +19,7 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 from plumbline.config.imports import is_trusting
 from plumbline.errors import RecipeError, RunError
-from plumbline.recipe import Recipe, list_recipe_names, load_recipe
-from plumbline.recipe import find_recipe as find_recipe
+from plumbline.recipe import Recipe, find_recipe, list_recipe_names, load_recipe
 from plumbline.runs.remote import is_address
 from plumbline.storage import clear_os_errors, one_line, read_object, write_json
 

@@ -9,7 +9,6 @@ padding mask.
 
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -70,13 +69,6 @@ class CanvasPolicy(PretrainedPolicy):
     def read_saved_settings(self, source: str) -> Mapping[str, Any]:
         """What the model at `source` says about its use, in its own config or in its directory."""
         return {**(getattr(self.model.config, "plumbline", None) or {}), **saved_settings(source)}
-
-    def chunks(
-        self, requests: Sequence[Request], sampling_type: type[SamplingT], canvas: int | None = None
-    ) -> Iterator[Chunk[SamplingT]]:
-        """See `PretrainedPolicy.chunks`: watched, where somebody watches."""
-        for chunk in super().chunks(requests, sampling_type, canvas):
-            yield chunk if self.watch is None else replace(chunk, watch=self.watch)
 
     def finish_trajectory(
         self,

@@ -7,11 +7,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from plumbline.config.overrides import read_package_yaml
 from plumbline.errors import ModelError, make_visible
 from plumbline.storage import (
     LARGEST_JSON,
     check_regular,
     clear_read_errors,
+    find_object,
     open_regular,
     read_object,
 )
@@ -27,42 +29,16 @@ INDICES = {
 """Weights in one file, and the index of those in several; the first that is there is read."""
 TEXTS = (".json", ".jinja", ".txt", ".model")
 """Endings of what is read at once, and of which the largest have some tens of MB."""
-TOKENIZERS = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "tokenizer.model",
-    "vocab.json",
-    "spiece.model",
-)
-SIZES = {
-    **dict.fromkeys(
-        (
-            "num_hidden_layers",
-            "n_layer",
-            "n_layers",
-            "num_layers",
-            "encoder_layers",
-            "decoder_layers",
-        ),
-        10**3,
-    ),
-    **dict.fromkeys(("num_attention_heads", "n_head", "n_heads"), 10**5),
-    **dict.fromkeys(("hidden_size", "n_embd", "d_model", "vocab_size"), 2**26),
-    "num_labels": 10**4,
-}
+KNOWN = read_package_yaml(Path(__file__).with_name("model_files.yaml"))
+"""Names of files, and keys of a config.json: see the file."""
+TOKENIZERS: list[str] = KNOWN["tokenizers"]
+SIZES: Mapping[str, int] = KNOWN["sizes"]
 """Keys of a config.json that are sizes, and what none of them exceeds: lists, tables and modules of
 so many are made before the weights are looked at."""
 WEIGHTS = re.compile(
     r"model[\w.-]*\.safetensors|pytorch_model[\w.-]*\.bin|adapter_model\.(safetensors|bin)"
 )
 ONE_SET = "move away what is not meant"
-WINDOWS = (
-    "sliding_window",
-    "window_size",
-    "attention_window_size",
-    "attention_chunk_size",
-    "local_attention",
-)
 
 
 def is_gguf(source: str) -> bool:
@@ -142,14 +118,22 @@ def find_fault(folder: Path) -> str:
     wanted = sorted({folder / file for file in named.values()}) or [
         file for file in (single,) if file.is_file()
     ]
-    if not wanted and not list_pickles(folder) and "transformers_weights" not in _config(folder):
+    if (
+        not wanted
+        and not list_pickles(folder)
+        and "transformers_weights" not in find_object(folder / "config.json")
+    ):
         return f"{folder} has a config and no weights (no {single.name})"
     held: dict[str, Any] = {}
     for file in wanted:
         if why := _find_cut(file, held):
             return f"{file} {why}"
     integers = [name for name, entry in held.items() if _is_integer_matrix(name, entry)]
-    if integers and stem == "model" and "quantization_config" not in _config(folder):
+    if (
+        integers
+        and stem == "model"
+        and "quantization_config" not in find_object(folder / "config.json")
+    ):
         kind = held[integers[0]]["dtype"]
         return (
             f"{folder} holds {integers[0]} as integers ({kind}), and its config.json has no "
@@ -163,7 +147,7 @@ def find_fault(folder: Path) -> str:
 def find_unread(folder: Path) -> str:
     """What weights stand beside those that are read, in words; empty where none do."""
     inside = {file.name for file in folder.glob("*") if file.is_file()}
-    sets = [{str(_config(folder).get("transformers_weights"))}]
+    sets = [{str(find_object(folder / "config.json").get("transformers_weights"))}]
     if is_adapter(folder):
         sets += [{"adapter_model.safetensors"}, {"adapter_model.bin"}]
     for single, index in INDICES.items():
@@ -208,10 +192,6 @@ def list_pickles(folder: Path) -> list[str]:
         for file in folder.glob(pattern)
     )
     return sorted(name for name in found if name != "training_args.bin")
-
-
-def _config(folder: Path) -> Mapping[str, Any]:
-    return read_object(folder / "config.json") if (folder / "config.json").is_file() else {}
 
 
 def is_pointer(file: Path) -> bool:
@@ -271,7 +251,9 @@ def check_config(values: Mapping[str, Any], where: str) -> None:
             if key in SIZES and value is not None and not _is_size(value, SIZES[key]):
                 raise ModelError(f"{where} says {key}: {value}, which is no size", fix)
             windowed = (
-                key in WINDOWS and value is not None and part.get("use_sliding_window") is not False
+                key in KNOWN["windows"]
+                and value is not None
+                and part.get("use_sliding_window") is not False
             )
             if windowed and not _is_size(value) and _has_windows(part.get("layer_types")):
                 raise ModelError(

@@ -56,7 +56,7 @@ from plumbline.runs.remote import (
     local_model,
     portable_path,
 )
-from plumbline.storage import read_object
+from plumbline.storage import find_object, read_object
 
 if TYPE_CHECKING:
     from plumbline.policies.policy import Policy
@@ -542,7 +542,7 @@ def _read_mapping(path: Path, key: str) -> dict[str, Any]:
     Raises:
         ModelError: it is no mapping, or one of them is of another type.
     """
-    found = read_object(path).get(key) if path.is_file() else None
+    found = find_object(path).get(key)
     note_file_text(path, str(found))
     for name, value in (
         found.items() if isinstance(found, dict) else [(key, found)] if found is not None else ()

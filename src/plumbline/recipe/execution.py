@@ -11,7 +11,7 @@ ENGINES = {"vllm": "plumbline.engines.vllm:open_engine"}
 """What opens each engine: called with the recipe, the policy, its model directory and the run,
 gives an `Engine`."""
 WORKERS = "plumbline.engines.workers"
-"""Where what `scale` asks for is opened: `open_workers`, `spread_verdicts`, `open_samplers`,
+"""Where what `scale` asks for is opened: `open_workers`, `spread_verdicts`, `Samplers`,
 `open_learners`."""
 
 

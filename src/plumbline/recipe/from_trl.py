@@ -62,45 +62,12 @@ SAME_ROWS = TRL["same_rows"]
 INNER_ROWS = TRL["inner_rows"]
 """What holds the rows of what it is given."""
 TO_FILE = "write the rows that the script makes to a file (dataset.to_json) and name it in train"
-TRAINER_ONLY = {"completion_ids", "trainer_state", "log_extra", "log_metric", "environments"}
-POSITIONS = {
-    "GRPOTrainer": ("model", "reward_funcs", "args", "train_dataset", "eval_dataset"),
-    "SFTTrainer": ("model", "args", "data_collator", "train_dataset", "eval_dataset"),
-}
-BATCH = (
-    "num_generations",
-    "per_device_train_batch_size",
-    "gradient_accumulation_steps",
-    "steps_per_generation",
-    "generation_batch_size",
-)
-ALGORITHM = ("loss_type", "importance_sampling_level", "epsilon", "epsilon_high", "scale_rewards")
-READ = {
-    "warmup_ratio",
-    "warmup_steps",
-    "adam_beta1",
-    "adam_beta2",
-    "max_steps",
-    "num_train_epochs",
-    "report_to",
-    "lr_scheduler_type",
-    "model_init_kwargs",
-    "use_vllm",
-    "optim",
-    *SAME,
-    *BATCH,
-    *ALGORITHM,
-}
+POSITIONS = TRL["positions"]
+"""Arguments of the trainers by their place."""
+BATCH, ALGORITHM = TRL["batch"], TRL["algorithm"]
+READ = {*TRL["read"], *SAME, *BATCH, *ALGORITHM}
 """All keys that are read."""
-NUMBERS = {
-    "max_steps",
-    "num_train_epochs",
-    "top_k",
-    "num_iterations",
-    "epsilon",
-    "epsilon_high",
-    *BATCH,
-}
+NUMBERS = {*TRL["numbers"], *BATCH}
 """Keys that are calculated with."""
 COMMAND = """
 script, training, model = TrlParser((ScriptArguments, {config}, ModelConfig)).parse_args_and_config()
@@ -169,39 +136,18 @@ def read_script(path: Path, config: Path | None = None) -> TrlScript:
     try:
         if path.suffix in {".yaml", ".yml"}:
             settings = _read_settings(path)
-            rl = {
-                "reward_funcs",
-                "num_generations",
-                "max_completion_length",
-                "beta",
-                "loss_type",
-                "scale_rewards",
-            }
-            known = {
-                "model_name_or_path",
-                "dataset_name",
-                "datasets",
-                "learning_rate",
-                "max_length",
-                *rl,
-            }
-            if not known & settings.keys():
+            rl = settings.keys() & TRL["grpo"]
+            if not rl and not settings.keys() & TRL["command"]:
                 raise RecipeError(
                     f"{path} holds no settings of a training with TRL",
                     "give the file that sets them",
                 )
-            name = "GRPO" if rl & settings.keys() else "SFT"
+            name = "GRPO" if rl else "SFT"
             text = COMMAND.format(config=f"{name}Config", trainer=f"{name}Trainer")
             first = {"split": "train", **next(iter(settings.get("datasets") or []), {})}
-            twins = {
-                "path": "dataset_name",
-                "name": "dataset_config",
-                "split": "dataset_train_split",
-            }
-            settings = {
-                **{twins[key]: each for key, each in first.items() if key in twins},
-                **settings,
-            }
+            twins = TRL["data_set"]
+            named = {twins[key]: each for key, each in first.items() if key in twins}
+            settings = {**named, **settings}
             return _Reader(Script(Module(path, text, ast.parse(text)), settings), None).read()
         beside = [config] if config is not None else _find_settings_files(path)
         settings = _read_settings(beside[0]) if len(beside) == 1 else {}
@@ -1013,7 +959,7 @@ def _explain_no_twin(item: Any) -> str:
             return "is a reward model, which has no twin"
         case Function(node=node):
             given = node.args.args[: len(node.args.args) - len(node.args.defaults)]
-            names = {one.arg for one in given} & TRAINER_ONLY
+            names = {one.arg for one in given}.intersection(TRL["trainer_only"])
         case (
             LibraryValue(name="get_soft_overlong_punishment")
             | LibraryName(tail="get_soft_overlong_punishment")

@@ -463,55 +463,18 @@ _FAILS = (
     MemoryError,
 )
 """What an operation on constants raises."""
-_METHODS = {
-    "strip",
-    "lstrip",
-    "rstrip",
-    "lower",
-    "upper",
-    "title",
-    "capitalize",
-    "split",
-    "rsplit",
-    "splitlines",
-    "removeprefix",
-    "removesuffix",
-    "startswith",
-    "endswith",
-    "partition",
-    "rpartition",
-    "replace",
-    "index",
-    "get",
-    "items",
-    "keys",
-    "values",
-    "copy",
-    "joinpath",
-    "as_posix",
-    "with_suffix",
-    "with_name",
-}
-"""Of constants, that change nothing."""
-_CHANGES = {"pop", "update", "setdefault", "append", "extend", "insert"}
+_CHANGES = {*TRL["changes"]}
+_METHODS = _CHANGES.union(TRL["methods"])
+"""Of constants."""
 _CALCULATED: dict[str, Callable[..., Any]] = {
-    "int": int,
-    "float": float,
-    "str": str,
-    "bool": bool,
-    "min": min,
-    "max": max,
-    "round": round,
-    "abs": abs,
-    "sum": sum,
-    "sorted": sorted,
-    "range": range,
+    **{
+        each.__name__: each
+        for each in (int, float, str, bool, min, max, round, abs, sum, sorted, range)
+    },
     "os.path.join": lambda *parts: os.path.join(*map(str, parts)),  # noqa: PTH118 - texts, as the script has them
-    "os.path.dirname": lambda path: os.path.dirname(path),  # noqa: PTH120
-    "os.path.basename": lambda path: os.path.basename(path),  # noqa: PTH119
-    "Path": PurePath,
-    "PurePath": PurePath,
-    "Path.cwd": PurePath,
+    "os.path.dirname": os.path.dirname,
+    "os.path.basename": os.path.basename,
+    **dict.fromkeys(("Path", "PurePath", "Path.cwd"), PurePath),
     "os.getcwd": lambda: ".",
     **dict.fromkeys(("os.path.abspath", "os.path.realpath", "os.path.expanduser"), str),
 }
@@ -526,26 +489,7 @@ _GATHERED: dict[str, Callable[..., Any]] = {
     "enumerate": lambda items, start=0: list(enumerate(items, start)),
 }
 """Functions of constants that hold anything."""
-_BAGS = {
-    "SimpleNamespace",
-    "Namespace",
-    "EasyDict",
-    "edict",
-    "Munch",
-    "DictConfig",
-    "create",
-    "AttrDict",
-    "Box",
-}
-_COPIES = {"copy", "deepcopy", "to_container", "replace", "asdict", "vars"}
-_LOADERS = {"safe_load", "full_load", "load", "loads"}
-PARSED = {
-    "parse_args_into_dataclasses",
-    "parse_args_and_config",
-    "parse_yaml_file",
-    "parse_json_file",
-    "parse_dict",
-}
+PARSED = {*TRL["parsed"]}
 _SEQUENCES = list | tuple | range | str
 
 
@@ -1170,12 +1114,12 @@ class Script:
                 return self._instance(first, [], {}, node, scope)
             case "asdict" | "vars" if isinstance(first, Instance | LibraryValue):
                 return self.settings_of(first)
-            case _ if tail in _COPIES and args:
+            case _ if tail in TRL["copies"] and args:
                 return _copy_value(first, **keys)
-            case _ if tail in _BAGS and isinstance(first, dict | None):
+            case _ if tail in TRL["bags"] and isinstance(first, dict | None):
                 return _make_bags({**(first or {}), **keys})
             case _ if (
-                tail in _LOADERS and (loaded := self._load_settings(first, scope)) is not None
+                tail in TRL["loaders"] and (loaded := self._load_settings(first, scope)) is not None
             ):
                 return loaded
         return self._library_value(
@@ -1235,11 +1179,7 @@ class Script:
                 base.append(Unknown(node, f"{unparse_expression(node)} is in an if or a loop"))
             return Unknown(node)
         large = name == "replace" and len(base) * max(1, len(args[1])) > LONGEST
-        if (
-            name not in _METHODS | _CHANGES
-            or large
-            or len(base if isinstance(base, list) else "") >= LONGEST
-        ):
+        if name not in _METHODS or large or len(base if isinstance(base, list) else "") >= LONGEST:
             return Unknown(node)
         found = getattr(base, name)(*args, **keys)
         return list(found) if name in {"items", "keys", "values"} else found

@@ -41,6 +41,7 @@ from plumbline.storage import (
     LARGEST_JSON,
     check_regular,
     clear_os_errors,
+    find_object,
     one_line,
     parse_json,
     read_object,
@@ -578,7 +579,7 @@ def _fetch_run_files(run: Store, wanted: Callable[[str], bool]) -> Path:
     now."""
     place = cache_folder() / "runs" / _hash(run.address) / _name_of(run.address)
     note, before = place / NOTE, Files()
-    known = read_object(note).get("files") if note.is_file() else ()
+    known = find_object(note).get("files")
     while True:
         manifest = read_manifest(run)
         try:

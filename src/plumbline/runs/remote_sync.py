@@ -13,7 +13,6 @@ import hashlib
 import itertools
 import shutil
 import sys
-import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -37,7 +36,7 @@ from plumbline.runs.remote import (
 )
 from plumbline.runs.run import RUN as KIND
 from plumbline.runs.run import Observer, Run
-from plumbline.storage import clear_os_errors, one_line, read_object, write_json
+from plumbline.storage import clear_os_errors, find_object, folder_beside, one_line, write_json
 
 NOT_PUBLISHED = frozenset({".lock", NOTE, remote.CHECKPOINTS, remote.MODELS, "wandb", "engine"})
 """Of a run's folder: what is of this machine alone. W&B keeps names of the user and the machine, an
@@ -303,27 +302,18 @@ def _fetch_run(store: Store, manifest: Files, folder: Path) -> list[str]:
             f"checkpoints that were removed at {store.address} were left out: "
             f"{', '.join(sorted(removed))}"
         )
-    with clear_os_errors(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp"))
-    try:
+    with clear_os_errors(folder), folder_beside(folder) as beside:
         remote.fetch_files(store, files, beside)
-        with clear_os_errors(folder):
-            if folder.exists() and any(path.name != NOTE for path in folder.iterdir()):
-                aside = next(
-                    place
-                    for number in itertools.count(1)
-                    if not (place := folder.with_name(f"{folder.name}.aside-{number}")).exists()
-                )
-                folder.rename(aside)
-                notes.append(
-                    f"{folder} was not what {store.address} resumed from: it is now {aside}"
-                )
-            shutil.rmtree(folder, ignore_errors=True)
-            beside.rename(folder)
-    except BaseException:
-        shutil.rmtree(beside, ignore_errors=True)
-        raise
+        if folder.exists() and any(path.name != NOTE for path in folder.iterdir()):
+            aside = next(
+                place
+                for number in itertools.count(1)
+                if not (place := folder.with_name(f"{folder.name}.aside-{number}")).exists()
+            )
+            folder.rename(aside)
+            notes.append(f"{folder} was not what {store.address} resumed from: it is now {aside}")
+        shutil.rmtree(folder, ignore_errors=True)
+        beside.rename(folder)
     return notes
 
 
@@ -337,8 +327,7 @@ def _note_manifests(folder: Path, store: Store, *manifests: bytes) -> None:
 
 def _noted_manifests(folder: Path) -> list[str]:
     """Those manifests by their sha256."""
-    note = folder / NOTE
-    return list(read_object(note).get("seen", [])) if note.is_file() else []
+    return list(find_object(folder / NOTE).get("seen", []))
 
 
 def _digest(content: bytes) -> str:

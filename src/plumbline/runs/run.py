@@ -131,7 +131,12 @@ class Run(RunFolder):
 
     @classmethod
     def start(
-        cls, recipe: Recipe, folder: Path, *, resume: bool, observers: Sequence[Observer] = ()
+        cls,
+        recipe: Recipe,
+        folder: Path,
+        *,
+        resume: bool = False,
+        observers: Sequence[Observer] = (),
     ) -> "Run":
         """Create a run directory, or open one to go on.
 
@@ -179,15 +184,8 @@ class Run(RunFolder):
         """Whether the folder was begun with this recipe: its records and the baselines' evaluations
         then go on."""
         with suppress(PlumblineError):
-            return (
-                next(
-                    differences(
-                        load_recipe(self.folder / "recipe.yaml", written=True), self.recipe
-                    ),
-                    None,
-                )
-                is None
-            )
+            before = load_recipe(self.folder / "recipe.yaml", written=True)
+            return not any(differences(before, self.recipe))
         return False
 
     def _forget(self) -> None:

@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -18,6 +19,7 @@ from pydantic import (
     model_validator,
 )
 
+from plumbline.config.overrides import read_package_yaml
 from plumbline.records import Message, Request, Sampling
 from plumbline.serve.backend import AnswerRequest
 from plumbline.serve.limits import Json, Refusal, RequestLimits
@@ -36,42 +38,7 @@ KINDS = ("(text)", "(list)")
 by_kind = Discriminator(lambda value: KINDS[isinstance(value, list)])
 
 
-NEUTRAL: Mapping[str, Any] = {
-    **dict.fromkeys(
-        (
-            "min_p",
-            "top_a",
-            "tfs",
-            "xtc_probability",
-            "dry_multiplier",
-            "dynatemp_range",
-            "mirostat",
-            "min_tokens",
-            "n_probs",
-            "prompt_logprobs",
-            "priority",
-        ),
-        0,
-    ),
-    **dict.fromkeys(
-        ("repetition_penalty", "repeat_penalty", "length_penalty", "typical_p", "tfs_z", "best_of"),
-        1,
-    ),
-    **dict.fromkeys(
-        (
-            "use_beam_search",
-            "ignore_eos",
-            "echo",
-            "include_stop_str_in_output",
-            "add_special_tokens",
-            "continue_final_message",
-        ),
-        False,
-    ),
-    **dict.fromkeys(("skip_special_tokens", "add_generation_prompt"), True),
-    **{name: [] for name in ("stop_token_ids", "bad_words", "documents")},
-    "chat_template_kwargs": {},
-}
+NEUTRAL: Mapping[str, Any] = read_package_yaml(Path(__file__).with_name("neutral.yaml"))
 """Settings of other servers (vLLM, llama.cpp) with the value that asks for nothing; with it they
 are passed over."""
 

@@ -94,13 +94,16 @@ class GradientParts:
         )
         gained = now if self.before is None else now - self.before
         self.before = now
+        self._gain(part, gained)
+
+    def _gain(self, part: int, gained: Tensor) -> None:
         self.sums[part] = self.sums[part] + gained if part in self.sums else gained
 
     def join(self, other: "GradientParts") -> None:
         """Take in what a replica watched of the same batch: its gradient is added to that of the
         weights here."""
         for part, gained in other.sums.items():
-            self.sums[part] = self.sums[part] + gained if part in self.sums else gained
+            self._gain(part, gained)
         if other.before is not None:
             self.before = other.before if self.before is None else self.before + other.before
 

@@ -7,8 +7,8 @@ evaluation that exists is not repeated, so resuming is running again.
 """
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ from plumbline.runs.metadata import ModelMetadata, add_trained_prompts
 from plumbline.runs.remote import local_model, portable_path
 from plumbline.runs.run import RUN, Observer, Run
 from plumbline.seeds import derive
-from plumbline.storage import read_object
+from plumbline.storage import find_object
 from plumbline.tasks import open_task
 from plumbline.tasks.task import Task, gold_of
 from plumbline.tasks.task_data import TaskData, task_shares
@@ -279,6 +279,8 @@ def _rl(recipe: Recipe, run: Run, train: Source, tasks_data: Sequence[TaskData],
         check_prompts(policy, [*task_data.train, *_by_id(task_data).values()], recipe.sampling)
     teacher = _teacher(run, policy, tasks_data)
     with _engine(run, policy, model) as engine, _learners(run, policy, model) as helpers:
+        if engine is not None:
+            run.environment({"sampler": dict(engine.engine)})
 
         def evaluate(done: int) -> dict[str, float]:
             assert recipe.rl is not None
@@ -335,38 +337,22 @@ def _teacher(run: Run, policy: Policy, tasks_data: Sequence[TaskData]) -> Policy
     return teacher
 
 
-@contextmanager
-def _engine(run: Run, policy: Policy, model: str) -> Iterator[Engine | None]:
+def _engine(run: Run, policy: Policy, model: str) -> AbstractContextManager[Engine | None]:
     """What draws in place of the policy, where the recipe names an engine or workers; it is closed
     at the end."""
     recipe = run.recipe
-    opener = (
-        ENGINES[recipe.engine.name] if recipe.engine is not None else f"{WORKERS}:open_samplers"
-    )
     if recipe.engine is None and not recipe.scale.samplers:
-        yield None
-        return
-    engine: Engine = import_own(opener, "engine")(recipe, policy, model, run)
-    try:
-        run.environment({"sampler": dict(engine.engine)})
-        yield engine
-    finally:
-        engine.close()
+        return nullcontext()
+    opener = f"{WORKERS}:Samplers" if recipe.engine is None else ENGINES[recipe.engine.name]
+    return closing(import_own(opener, "engine")(recipe, policy, model, run))
 
 
-@contextmanager
-def _learners(run: Run, policy: Policy, model: str) -> Iterator[Helpers | None]:
+def _learners(run: Run, policy: Policy, model: str) -> AbstractContextManager[Helpers | None]:
     """What shares an update's micro-batches with this process, where the recipe asks for it."""
     if run.recipe.scale.learners == 1:
-        yield None
-        return
-    helpers: Helpers = import_own(f"{WORKERS}:open_learners", "learner")(
-        run.recipe, policy, model, run
-    )
-    try:
-        yield helpers
-    finally:
-        helpers.close()
+        return nullcontext()
+    opener = import_own(f"{WORKERS}:open_learners", "learner")
+    return closing(opener(run.recipe, policy, model, run))
 
 
 def _workers(recipe: Recipe) -> AbstractContextManager[None]:
@@ -407,8 +393,7 @@ def _open(run: Run, source: str, *names: str) -> Policy:
 def _record_move(run: Run, policy: Policy) -> None:
     """Say where a run goes on with other numbers or elsewhere than before: the environment keeps
     the last only."""
-    path = run.folder / "environment.json"
-    before = as_mapping(read_object(path).get("engine")) if path.is_file() else {}
+    before = as_mapping(find_object(run.folder / "environment.json").get("engine"))
     moved = [
         f"{name}: {before[name]} -> {policy.engine[name]}"
         for name in ("device", "dtype")

@@ -173,19 +173,19 @@ def saved(path, vocabulary, kind):
     return weights
 
 
+def converted(folder):
+    return convert(
+        folder / "checkpoint.pth", folder / "ours", str(folder / "gpt2"), heads=HEADS, context=64
+    )
+
+
 @pytest.mark.parametrize("source", ["uniform", "mask"])
 @pytest.mark.parametrize("kind", ["student", "pretrained"])
 def test_it_gives_a_plain_pass_s_logits_and_obeys_both_laws(
     tmp_path, monkeypatch, vocabulary, kind, source
 ):
     weights = saved(tmp_path / "checkpoint.pth", vocabulary + (source == "mask"), kind)
-    config = convert(
-        tmp_path / "checkpoint.pth",
-        tmp_path / "ours",
-        str(tmp_path / "gpt2"),
-        heads=HEADS,
-        context=64,
-    )
+    config = converted(tmp_path)
     assert (config.step_conditioned, config.source) == (kind == "student", source)
     assert (config.layers, config.hidden, config.conditioning, config.context) == (
         LAYERS,
@@ -258,13 +258,7 @@ def test_tensors_that_are_not_what_is_stored_are_refused(tmp_path, vocabulary, n
 @pytest.mark.parametrize("key", ["vocabulary", "hidden", "conditioning", "layers"])
 def test_a_config_of_far_more_than_its_weights(tmp_path, vocabulary, key):
     saved(tmp_path / "checkpoint.pth", vocabulary, "student")
-    convert(
-        tmp_path / "checkpoint.pth",
-        tmp_path / "ours",
-        str(tmp_path / "gpt2"),
-        heads=HEADS,
-        context=64,
-    )
+    converted(tmp_path)
     edit(tmp_path / "ours" / "config.json", **{key: 10**4 if key == "layers" else 2**26})
     with pytest.raises(ModelError, match=r"ours .* bytes"):
         FlowNetwork.from_pretrained(tmp_path / "ours")
@@ -298,12 +292,6 @@ def test_planted_faults_do_not_pass(tmp_path, vocabulary):
 
 def test_without_a_template_it_says_what_to_set(tmp_path, vocabulary):
     saved(tmp_path / "checkpoint.pth", vocabulary, "student")
-    convert(
-        tmp_path / "checkpoint.pth",
-        tmp_path / "ours",
-        str(tmp_path / "gpt2"),
-        heads=HEADS,
-        context=64,
-    )
+    converted(tmp_path)
     with pytest.raises(ModelError, match=r"model\.chat_template"):
         opened(tmp_path / "ours", attention="full")

@@ -2,20 +2,15 @@
 
 import pytest
 
-from conftest import WORDS, sharpen
+from conftest import make_sharp
 from plumbline.policies import open_policy
 from plumbline.policies.masked.options import MaskedModel
-from plumbline.policies.pretrained.tiny import make_tiny
-from plumbline.recipe import TinySection
 
 
 @pytest.fixture(scope="session")
 def masked_folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("models") / "masked"
-    tiny = TinySection(hidden=32, layers=2, heads=2, vocabulary=300, context=128)
-    make_tiny(folder, tiny, WORDS * 10, seed=0, family="masked")
-    sharpen(folder)
-    return folder
+    home = tmp_path_factory.mktemp("models")
+    return make_sharp(home / "masked", context=128, family="masked")
 
 
 def opened(folder, **options):

@@ -19,7 +19,7 @@ sdpa and eager).
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import compress, count, islice, takewhile
+from itertools import compress, count, groupby, islice, takewhile
 from typing import Any, Self
 
 import torch
@@ -275,7 +275,7 @@ class Groups:
         return cls(*(each.to(device) for each in laid))
 
 
-_Completion = tuple[Sequence[int], Sequence[bool]]
+Targets = tuple[Sequence[int], Sequence[bool]]
 """Tokens, and which of them are scored."""
 
 
@@ -288,14 +288,13 @@ def pack(
     With `rounded` the lengths that decide the shapes of products are rounded up; T by tokens of no
     prompt.
     """
-    groups: list[tuple[list[int], list[_Completion]]] = []
-    previous: bytes | None = None
-    for trajectory in trajectories:
-        if (key := trajectory.prompt.tobytes()) != previous:
-            previous = key
-            groups.append((trajectory.prompt.tolist(), []))
-        tokens = trajectory.tokens.tolist()
-        groups[-1][1].append((tokens, [True] * len(tokens)))
+    groups = [
+        (
+            prompt,
+            [(tokens, [True] * len(tokens)) for tokens in (one.tokens.tolist() for one in alike)],
+        )
+        for prompt, alike in groupby(trajectories, key=lambda one: one.prompt.tolist())
+    ]
     return _laid_out(groups, device, rounded=rounded)
 
 
@@ -304,7 +303,7 @@ BEGINNING = 32
 
 
 def pack_demonstrations(
-    sequences: Sequence[_Completion], device: torch.device, *, rounded: bool = False
+    sequences: Sequence[Targets], device: torch.device, *, rounded: bool = False
 ) -> Pack:
     """Lay (tokens, is_target) sequences out, none of which sees another; what several begin with is
     there once.
@@ -325,7 +324,7 @@ def pack_demonstrations(
 
 
 def _laid_out(
-    groups: Sequence[tuple[Sequence[int], Sequence[_Completion]]],
+    groups: Sequence[tuple[Sequence[int], Sequence[Targets]]],
     device: torch.device,
     *,
     rounded: bool,
@@ -383,9 +382,9 @@ def install_shared_attention(model: Any) -> bool:
     from transformers.masking_utils import sdpa_mask
 
     config = model.config.get_text_config()
-    if config._attn_implementation == SHARED:  # noqa: SLF001 - the only place where transformers keeps it
+    if has_shared_attention(model):
         return True
-    if config._attn_implementation != "sdpa":  # noqa: SLF001
+    if config._attn_implementation != "sdpa":  # noqa: SLF001 - the only place where transformers keeps it
         return False
     AttentionInterface.register(SHARED, shared_attention)
     AttentionMaskInterface.register(SHARED, sdpa_mask)
@@ -400,9 +399,8 @@ def has_shared_attention(model: Any) -> bool:
 
 def remove_shared_attention(model: Any) -> None:
     """Give back the attention that `install_shared_attention` replaced, if it did."""
-    config = model.config.get_text_config()
-    if config._attn_implementation == SHARED:  # noqa: SLF001
-        config._attn_implementation = "sdpa"  # noqa: SLF001
+    if has_shared_attention(model):
+        model.config.get_text_config()._attn_implementation = "sdpa"  # noqa: SLF001
 
 
 WINDOW = re.compile(r"window|chunk|local|extent|sparse|topk|budget")

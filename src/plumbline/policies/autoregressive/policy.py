@@ -24,6 +24,7 @@ from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.autoregressive.packing import (
     PASS_TOKENS,
     Pack,
+    Targets,
     pack,
     pack_demonstrations,
     windows,
@@ -201,8 +202,6 @@ width of 96). On a GPU all that fit do.
 WORTH_LAYING_OUT = 16
 """Answers for which the weights are laid out once: that takes as long as three tokens of that
 many."""
-Targets = tuple[Sequence[int], Sequence[bool]]
-"""A sequence's ids, and which of them are scored."""
 
 
 class AutoregressivePolicy(PretrainedPolicy):

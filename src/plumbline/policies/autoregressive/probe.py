@@ -265,10 +265,7 @@ def _is_cheap(model: Any, tokens: int) -> bool:
 
 def _score_in_rows(model: Any, prompts: Tokens, answers: IntArray) -> Tensor:
     """Logits [M, V] by one forward pass of rows that are padded on the right."""
-    joined = [
-        np.concatenate([prompts[index // 2], answer]).tolist()
-        for index, answer in enumerate(answers)
-    ]
+    joined = [row[0].tolist() for row in _rows(model, prompts, answers)]
     ids, _ = pad_rows(joined)
     logits = model(ids.to(model.device), use_cache=False).logits
     return torch.cat(

@@ -27,7 +27,7 @@ from plumbline.config.overrides import read_yaml
 from plumbline.errors import ModelError, StorageError
 from plumbline.policies.options import PretrainedModel
 from plumbline.runs.output_guard import lock_folder
-from plumbline.storage import apply_umask, folder_beside, read_object, sha256_of, write_json
+from plumbline.storage import apply_umask, find_object, folder_beside, sha256_of, write_json
 from plumbline.version import __version__
 
 # -- catalogue -------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ def _is_here(entry: WheelModel, folder: Path) -> bool:
     """Whether the folder holds the finished model; raises where it holds anything else."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return False
-    origin = read_object(folder / ORIGIN) if (folder / ORIGIN).is_file() else {}
+    origin = find_object(folder / ORIGIN)
     files = origin.get("files")
     if origin.get("sha256") != entry.sha256:
         raise ModelError(

@@ -22,38 +22,14 @@ from plumbline.policies.flow.network import FlowConfig, FlowNetwork
 from plumbline.policies.library_errors import clear_opening_errors, refuse_growth
 from plumbline.policies.model_files import AGAIN, is_pointer
 from plumbline.policies.pretrained.causal_model import check_finite, load_tokenizer
+from plumbline.policies.pretrained.foreign import LAYOUTS
 from plumbline.recipe import ModelSection
 from plumbline.runs import output_guard
 
 MODEL = "model"
 """What the mark in the folder says (see `plumbline.runs.output_guard`)."""
-CHOICES = ("student_ema_model", "student_model", "teacher_model", "model")
-"""Under which keys weights are looked for, the best first."""
-NAMES = {
-    "vocab_embed": "embed",
-    "time_embedding.mlp.0": "time.inner",
-    "time_embedding.mlp.2": "time.outer",
-    "dt_embedding.mlp.0": "width.inner",
-    "dt_embedding.mlp.2": "width.outer",
-    "time_condition_fuser": "fuse",
-    "output_layer.norm_final": "norm",
-    "output_layer.linear": "head",
-    "output_layer.condition_fuser": "modulation.fuse",
-    "output_layer.adaLN_modulation": "modulation.out",
-}
-LAYER_NAMES = {
-    "norm1": "before_attention",
-    "norm2": "before_feed",
-    "qw": "query",
-    "kw": "key",
-    "vw": "value",
-    "attn_out": "out",
-    "mlp.0": "up",
-    "mlp.2": "down",
-    "condition_fuser": "modulation.fuse",
-    "adaLN_modulation": "modulation.out",
-}
-"""The published names of weights and ours."""
+FS_DFM = LAYOUTS["fs_dfm"]
+"""Under which keys weights are looked for, and the published names of weights and ours."""
 
 
 def convert(
@@ -75,7 +51,7 @@ def convert(
             mask source.
         heads: attention heads.
         context: tokens of the sequences that it was trained on.
-        weights: a key of the dictionary; None takes the first of `CHOICES` that is there.
+        weights: a key of the dictionary; None takes the best that is there.
 
     Raises:
         ModelError: not a checkpoint, a pickle that runs code, unknown or missing weights, or some
@@ -132,12 +108,12 @@ def _tensors(
 ) -> dict[str, Tensor]:
     """The chosen weights without wrappers' prefixes and without rotary buffers, which are
     computed."""
-    there = [key for key in CHOICES if isinstance(content.get(key), dict)]
+    there = [key for key in FS_DFM["choices"] if isinstance(content.get(key), dict)]
     key = weights or (there[0] if there else None)
     if key is None or key not in content:
         has = ", ".join(map(str, content))
         raise ModelError(
-            f"{checkpoint} has no weights under {weights or ', '.join(CHOICES)} (it has {has})",
+            f"{checkpoint} has no weights under {weights or ', '.join(FS_DFM['choices'])} (it has {has})",
             "name the key with weights=...",
         )
     plain = {
@@ -197,10 +173,10 @@ def _config(
 def _rename(name: str, checkpoint: Path) -> str:
     stem, _, kind = name.rpartition(".")
     found = re.fullmatch(r"blocks\.(\d+)\.(.*)", stem)
-    if found and found[2] in LAYER_NAMES:
-        return f"layers.{found[1]}.{LAYER_NAMES[found[2]]}.{kind}"
-    if stem in NAMES:
-        return f"{NAMES[stem]}.{kind}"
+    if found and (ours := FS_DFM["layers"].get(found[2])):
+        return f"layers.{found[1]}.{ours}.{kind}"
+    if stem in FS_DFM["names"]:
+        return f"{FS_DFM['names'][stem]}.{kind}"
     raise ModelError(
         f"{checkpoint} has a weight {name}, which no FS-DFM network has",
         "give an unchanged checkpoint",

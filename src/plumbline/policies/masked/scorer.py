@@ -12,14 +12,16 @@ import torch
 from torch import Tensor
 
 from plumbline.errors import RecipeError
-from plumbline.policies import plackett_luce, token_logprobs
+from plumbline.policies import plackett_luce
 from plumbline.policies.canvas import distinct_prompts
 from plumbline.policies.masked.options import MaskedSampling
 from plumbline.policies.token_logprobs import (
     TokenDistributions,
+    divergence,
     largest_log_prob,
     log_confidence,
     log_less_confident,
+    token_log_prob,
 )
 from plumbline.records import Trajectory
 
@@ -287,18 +289,13 @@ class Recorded:
             raise ValueError("a recorded step fills a place that was not hidden in its state")
         width = max(counts)
         column = torch.cat([torch.arange(count) for count in counts])
-        first = (
-            torch.tensor([int(step.positions[:1].sum()) for step in steps])
-            .unsqueeze(1)
-            .expand(-1, width)
+        firsts = torch.tensor(
+            [[int(each[:1].sum()) for each in (step.positions, step.tokens)] for step in steps]
         )
-        result.order = first.clone().index_put((result.step_of, column), positions)
-        first = (
-            torch.tensor([int(step.tokens[:1].sum()) for step in steps])
-            .unsqueeze(1)
-            .expand(-1, width)
+        result.order, result.order_tokens = (
+            first.unsqueeze(1).repeat(1, width).index_put((result.step_of, column), values)
+            for first, values in zip(firsts.T, (positions, result.tokens), strict=True)
         )
-        result.order_tokens = first.clone().index_put((result.step_of, column), result.tokens)
         # Terms stand step by step, tokens first: where each is found in [all tokens, all
         # selections].
         layout: list[int] = []
@@ -325,7 +322,7 @@ def log_probs(
     """
     device = distributions.hidden.device
     filled = distributions[recorded.filled.to(device)]
-    tokens = token_logprobs.token_log_prob(filled, recorded.tokens.to(device), sampling)
+    tokens = token_log_prob(filled, recorded.tokens.to(device), sampling)
     if not bool(recorded.selected.any()):
         return tokens
     if sampling.selector in FREE:
@@ -395,9 +392,7 @@ def selection_log_prob(
     )
     if sampling.selector == "low_confidence":
         return _low_confidence(distributions, eligible_sl, chosen_sl, order_sn, tokens_sn, sampling)
-    best = largest_log_prob(distributions, sampling)
-    dense_sl = best.new_full(eligible_sl.shape, float("-inf"))
-    dense_sl = dense_sl.index_put(tuple(eligible_sl.nonzero().T), best)
+    dense_sl = _best_log_probs(distributions, eligible_sl, sampling)
     if sampling.selector == "threshold":
         # exp of minus infinity at places that are not eligible has a gradient of 0 * inf; they are
         # masked out anyway.
@@ -456,7 +451,7 @@ def step_divergence(
     """
     device = distributions.hidden.device
     filled = recorded.filled.to(device)
-    kl = token_logprobs.divergence(distributions[filled], other[filled], sampling)
+    kl = divergence(distributions[filled], other[filled], sampling)
     total = kl.new_zeros(len(recorded.states)).index_add(0, recorded.step_of.to(device), kl)
     if sampling.selector != "plackett_luce":
         return total
@@ -471,20 +466,27 @@ def _order_divergence(
 ) -> Tensor:
     """KL [S] of the draws of places, one categorical after the other along the order that was
     drawn."""
-    device = distributions.hidden.device
-    at = tuple(recorded.eligible.nonzero().T.to(device))
-    shape, order_sn = recorded.eligible.shape, recorded.order.to(device)
-
-    def scores_of(of: TokenDistributions) -> Tensor:
-        best = largest_log_prob(of, sampling) / sampling.position_temperature
-        return best.new_full(shape, float("-inf")).index_put(at, best)
-
-    mine_sl = scores_of(distributions)
-    with torch.no_grad():
-        theirs_sl = scores_of(other)
-    return plackett_luce.divergence(
-        mine_sl, theirs_sl, _pad_filled(order_sn, recorded.chosen.to(device))
+    eligible_sl, chosen_sl, order_sn = (
+        each.to(distributions.hidden.device)
+        for each in (recorded.eligible, recorded.chosen, recorded.order)
     )
+    mine_sl = _best_log_probs(distributions, eligible_sl, sampling)
+    with torch.no_grad():
+        theirs_sl = _best_log_probs(other, eligible_sl, sampling)
+    temperature = sampling.position_temperature
+    return plackett_luce.divergence(
+        mine_sl / temperature, theirs_sl / temperature, _pad_filled(order_sn, chosen_sl)
+    )
+
+
+def _best_log_probs(
+    of: TokenDistributions, eligible_sl: Tensor, sampling: MaskedSampling
+) -> Tensor:
+    """The most probable token's log-probability at each eligible place; minus infinity
+    elsewhere."""
+    best = largest_log_prob(of, sampling)
+    nowhere = best.new_full(eligible_sl.shape, float("-inf"))
+    return nowhere.index_put(tuple(eligible_sl.nonzero().T), best)
 
 
 def _pad_filled(order_sn: Tensor, chosen_sl: Tensor) -> Tensor:

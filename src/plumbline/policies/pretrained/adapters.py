@@ -25,6 +25,7 @@ from torch.multiprocessing.reductions import reduce_tensor
 from torch.nn import functional
 
 from plumbline.errors import EngineError
+from plumbline.policies.pretrained.numerics import UNFIT
 from plumbline.policies.pretrained.weight_sync_check import NumberPair
 from plumbline.storage import apply_umask, clear_os_errors, folder_beside
 
@@ -117,7 +118,7 @@ def _passed_over(model: Any) -> set[str]:
     ]
     try:
         model(torch.arange(4, device=model.device)[None], use_cache=False)
-    except (TypeError, ValueError, RuntimeError, AttributeError, IndexError, KeyError):
+    except UNFIT:
         return set()  # of another family: no language model that takes tokens alone
     finally:
         for hook in hooks:

@@ -108,15 +108,10 @@ class Chat:
         }
         asked, finished = self._render_trial()
         self.end_of_turn = self._find_end_of_turn(finished.rpartition(ANSWER)[2].lstrip())
-        self.stop_ids = tuple(
-            sorted(
-                {
-                    self.end_of_turn,
-                    *_read_stop_ids(generation_stops, rows),
-                    *_read_own_stops(tokenizer),
-                }
-            )
-        )
+        stops = {self.end_of_turn, *_read_stop_ids(generation_stops, rows)}
+        if tokenizer.eos_token_id is not None:
+            stops.add(int(tokenizer.eos_token_id))
+        self.stop_ids = tuple(sorted(stops))
         # with a finished answer, a template may write what is before otherwise
         begun = finished.rpartition(ANSWER)[0]
         self._closing = self._find_closing(
@@ -443,7 +438,3 @@ def _read_stop_ids(stops: Any, rows: int | None) -> list[int]:
             "correct it in generation_config.json or config.json",
         )
     return [one for one in found if one >= 0 and (rows is None or one < rows)]
-
-
-def _read_own_stops(tokenizer: Any) -> list[int]:
-    return [] if tokenizer.eos_token_id is None else [int(tokenizer.eos_token_id)]

@@ -16,30 +16,17 @@ from typing import Any
 import transformers
 from transformers.utils import cached_file
 
+from plumbline.config.overrides import read_package_yaml
 from plumbline.errors import ModelError
 from plumbline.storage import read_object
 
-FOREIGN = (
-    "model_type",
-    "architectures",
-    "auto_map",
-    "transformers_version",
-    "dtype",
-    "torch_dtype",
-    "attn_implementation",
-    "_name_or_path",
-)
-"""Keys of a config.json that name code, or say how it is run; a model saved from here is one that
-transformers has."""
-
-HARMLESS = frozenset({
-    *("rope_scaling", "rope_theta", "use_sliding_window", "max_window_layers", "use_mrope", "bos_token_id"),
-    *("eos_token_id", "pad_token_id", "mask_token_id", "block_size", "debug", "ep_size", "fuse_cross_entropy"),
-    *("micro_forward", "skip_checkpoint", "use_deepep", "plumbline", "predicts_next", "writes_blocks", "use_cache"),
-    *("tie_word_embeddings", "torch_dtype", "attn_implementation", "_attn_implementation", "_name_or_path"),
-})  # fmt: skip
-"""Keys beyond those of the stock classes that are read elsewhere, or say how a model was trained or
-is run."""
+LAYOUTS = read_package_yaml(Path(__file__).with_name("foreign.yaml"))
+"""What is known of these checkpoints: see the file."""
+LLADA = LAYOUTS["llada"]
+LLADA_NAMES: Mapping[str, str] = LLADA["names"]
+BLOCKWISE = "writes_blocks"
+"""What the config of a model says here that attends block by block; `block_size` in it says how
+long a block is."""
 
 
 def _stock_config(name: str, values: Mapping[str, Any], **more: Any) -> Any:
@@ -51,13 +38,12 @@ def _stock_config(name: str, values: Mapping[str, Any], **more: Any) -> Any:
             nothing.
     """
     kind = getattr(transformers, name)
-    own = {key: value for key, value in values.items() if key not in FOREIGN}
+    own = {key: value for key, value in values.items() if key not in LAYOUTS["foreign"]}
     if own.get("rope_scaling", ...) is None:  # which transformers has under another key now
         del own["rope_scaling"]
     config = kind(**own, **more)
-    _refuse_unread(
-        own.keys() - kind().to_dict().keys() - HARMLESS - more.keys(), str(values.get("model_type"))
-    )
+    known = {*kind().to_dict(), *LAYOUTS["harmless"], *more}
+    _refuse_unread(own.keys() - known, str(values.get("model_type")))
     return config
 
 
@@ -77,63 +63,6 @@ def _refuse_unread(keys: Iterable[str], model_type: str) -> None:
         )
 
 
-BLOCKWISE = "writes_blocks"
-"""What the config of a model says here that attends block by block; `block_size` in it says how
-long a block is."""
-STOCK: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    "Dream": ("Qwen2Config", {"predicts_next": True}),
-    "a2d-qwen3": ("Qwen3Config", {}),
-    "a2d-qwen2": ("Qwen2Config", {}),
-    "a2d-llama": ("LlamaConfig", {}),
-    "sdar": ("Qwen3Config", {BLOCKWISE: True}),
-}
-"""By a config's model_type, the class that it is one of, and what its config then says."""
-LLADA_NAMES = {
-    r"^model\.transformer\.wte\.": "model.embed_tokens.",
-    r"^model\.transformer\.ln_f\.": "model.norm.",
-    r"^model\.transformer\.ff_out\.": "lm_head.",
-    r"^model\.transformer\.blocks\.(\d+)\.attn_norm\.": r"model.layers.\1.input_layernorm.",
-    r"^model\.transformer\.blocks\.(\d+)\.q_proj\.": r"model.layers.\1.self_attn.q_proj.",
-    r"^model\.transformer\.blocks\.(\d+)\.k_proj\.": r"model.layers.\1.self_attn.k_proj.",
-    r"^model\.transformer\.blocks\.(\d+)\.v_proj\.": r"model.layers.\1.self_attn.v_proj.",
-    r"^model\.transformer\.blocks\.(\d+)\.attn_out\.": r"model.layers.\1.self_attn.o_proj.",
-    r"^model\.transformer\.blocks\.(\d+)\.ff_norm\.": r"model.layers.\1.post_attention_layernorm.",
-    r"^model\.transformer\.blocks\.(\d+)\.ff_proj\.": r"model.layers.\1.mlp.gate_proj.",
-    r"^model\.transformer\.blocks\.(\d+)\.up_proj\.": r"model.layers.\1.mlp.up_proj.",
-    r"^model\.transformer\.blocks\.(\d+)\.ff_out\.": r"model.layers.\1.mlp.down_proj.",
-}
-"""LLaDA's names of weights and Llama's."""
-LLADA_IS = {
-    "block_type": "llama",
-    "activation_type": "silu",
-    "layer_norm_type": "rms",
-    "rope": True,
-    "alibi": False,
-    "attention_layer_norm": False,
-    "input_emb_norm": False,
-    "scale_logits": False,
-    "include_bias": False,
-    "include_qkv_bias": False,
-    "bias_for_layer_norm": False,
-    "multi_query_attention": False,
-    "layer_norm_with_affine": True,
-}
-"""What the switches of a LLaDA config say where the network is a Llama; null stands for false
-there."""
-LLADA_READS = frozenset({
-    *("vocab_size", "embedding_size", "d_model", "mlp_hidden_size", "n_layers", "n_heads", "n_kv_heads"),
-    *("max_sequence_length", "rms_norm_eps", "rope_theta", "rope_scaling", "weight_tying", "eos_token_id"),
-    *("pad_token_id", "mask_token_id"),
-})  # fmt: skip
-LLADA_HARMLESS = frozenset({
-    *("alibi_bias_max", "attention_dropout", "attention_layer_norm_with_affine", "block_group_size", "plumbline"),
-    *("embedding_dropout", "flash_attention", "init_cutoff_factor", "init_device", "init_fn", "init_std"),
-    *("mlp_ratio", "precision", "residual_dropout", "rope_full_precision", "use_cache", "bos_token_id"),
-})  # fmt: skip
-"""Keys of a LLaDA config that decide no logits where the switches are as above: dropout is off, and
-`mlp_hidden_size` stands for `mlp_ratio`."""
-
-
 def masked_config(source: str) -> Any:
     """A stock config for a masked-diffusion checkpoint at `source` (a directory or a hub name);
     None for one that transformers has.
@@ -144,9 +73,8 @@ def masked_config(source: str) -> Any:
     """
     values = _read_config(source)
     model_type = str(values.get("model_type"))
-    if model_type in STOCK:
-        name, more = STOCK[model_type]
-        return _stock_config(name, values, **more)
+    if model_type in LAYOUTS["stock"]:
+        return _stock_config(values=values, **LAYOUTS["stock"][model_type])
     try:
         return _llada_config(values) if model_type == "llada" else None
     except KeyError as error:
@@ -176,7 +104,7 @@ def _read_config(source: str) -> Mapping[str, Any]:
 def _llada_config(values: Mapping[str, Any]) -> Any:
     odd = {
         key: values[key]
-        for key, is_ in LLADA_IS.items()
+        for key, is_ in LLADA["is"].items()
         if key in values and (values[key] or False) != is_
     }
     if odd:
@@ -185,9 +113,8 @@ def _llada_config(values: Mapping[str, Any]) -> Any:
             + ", ".join(f"{key}: {value}" for key, value in odd.items()),
             "use LLaDA-8B-Base, LLaDA-8B-Instruct or LLaDA-1.5, whose layout is known here",
         )
-    _refuse_unread(
-        values.keys() - LLADA_IS.keys() - LLADA_READS - LLADA_HARMLESS - {*FOREIGN}, "llada"
-    )
+    known = {*LLADA["is"], *LLADA["reads"], *LLADA["harmless"], *LAYOUTS["foreign"]}
+    _refuse_unread(values.keys() - known, "llada")
     scaling = dict(values.get("rope_scaling") or {})
     kind = scaling.pop("type", scaling.pop("rope_type", "default"))
     return transformers.LlamaConfig(

@@ -28,6 +28,8 @@ FURTHER = 1.5
 mean square); twice that where the model would be refused."""
 EXACT = 1e-4
 """Nats that a short cut may be off beyond that: what a float32 model may differ by from itself."""
+UNFIT = (TypeError, ValueError, RuntimeError, AttributeError, IndexError, KeyError)
+"""What a model raises whose forward pass takes other arguments."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,15 +82,7 @@ class AgreementCheck:
         """Why the logits [M, V] that a way gives are not to be relied on; empty where they are."""
         try:
             return "" if agrees(self, way()) else "its logits differ from the model's own"
-        except (
-            RuntimeError,
-            TypeError,
-            ValueError,
-            AttributeError,
-            IndexError,
-            KeyError,
-            AssertionError,
-        ) as error:
+        except (*UNFIT, AssertionError) as error:
             # Such as a kernel that this device or a graph does not have, or a pass that takes no
             # masks or positions.
             return (
@@ -171,7 +165,7 @@ def find_steady_context(model: Any, context: int) -> int:
         while moved - steady > 1:
             middle = (steady + moved) // 2
             steady, moved = (steady, middle) if moves(middle) else (middle, moved)
-    except (TypeError, ValueError, RuntimeError, AttributeError, IndexError, KeyError):
+    except UNFIT:
         return context
     beside(STEADY)  # dynamic frequencies stay as the longest pass so far has left them
     return steady

@@ -5,6 +5,7 @@ import copy
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -359,7 +360,7 @@ class PretrainedPolicy(Policy):
         for chunk in chunks(requests, sampling_type, encode, self.rows_at_once, self.shared):
             # a CPU kills a process whose memory is full, and raises nothing
             give_back_where_scarce()
-            yield chunk
+            yield replace(chunk, watch=self.watch)
 
     def cut(self, requests: Sequence[Request]) -> list[tuple[list[Request], int]]:
         """See `Policy.cut`: chunks of `rows_at_once` rows. A chunk that is cut again stays as it

@@ -49,13 +49,13 @@ def render(template: str, date: str, values: str) -> str:
     answer = _process(os.getpid()).ask(f'{limits[:-1]}, "values": {values}}}\n'.encode())
     if "refused" in answer:
         raise DataError(
-            f"the chat template refuses these messages: {_quote_template(answer['refused'])}",
+            f"the chat template refuses these messages: {one_line(answer['refused'])}",
             "give the messages that it takes, or set model.chat_template to a Jinja file that "
             "takes these",
         )
     if "failed" in answer:
         raise ModelError(
-            f"the chat template fails: {answer['kind']}: {_quote_template(answer['failed'])}",
+            f"the chat template fails: {answer['kind']}: {one_line(answer['failed'])}",
             TEMPLATE,
         )
     if "longer" in answer:
@@ -72,10 +72,6 @@ def _process(owner: int) -> "_Process":
     process = _Process()
     atexit.register(lambda: process.close() if os.getpid() == owner else None)
     return process
-
-
-def _quote_template(words: str) -> str:
-    return one_line(ValueError(words))
 
 
 class _Process:

@@ -189,41 +189,6 @@ def noise_demonstration(
     )
 
 
-def sum_loss(
-    model: Any, batch: Sequence[Demonstration], width: int, mask_id: int, noise: Sequence[Noise]
-) -> Tensor:
-    """The loss above, summed over the batch and times L: divided by the batch's targets it is the
-    mean.
-
-    Args:
-        model: a causal transformers model.
-        batch: B demonstrations whose targets are the canvas, at their end.
-        width: k.
-        mask_id: the mask token.
-        noise: of each demonstration, the only source of randomness.
-    """
-    rows = [
-        noise_demonstration(each, width, mask_id, own)
-        for each, own in zip(batch, noise, strict=True)
-    ]
-    # Padded on the right, where nothing that counts looks.
-    ids, positions = (
-        pad_rows([part.tolist() for part in parts])[0]
-        for parts in zip(*((one.ids, one.positions) for one in rows), strict=True)
-    )
-    longest, device = ids.shape[1], model.device
-    causal = torch.ones((1, 1, longest, longest), dtype=torch.bool, device=device).tril_()
-    hidden = read_packed(model, ids.to(device), positions.to(device), causal).flatten(0, 1)
-    predictors = torch.cat([row * longest + one.predictors for row, one in enumerate(rows)]).to(
-        device
-    )
-    targets = torch.cat([one.targets for one in rows]).to(device)
-    weights = torch.cat([one.weights for one in rows]).to(device)
-    head = model.get_output_embeddings()
-    logprobs = head_log_prob(hidden[predictors], head.weight, head.bias, targets, PLAIN)
-    return -(logprobs * weights.to(logprobs.dtype)).sum()
-
-
 # -- scoring ---------------------------------------------------------------------------------------
 #
 # The log-probabilities of recorded rounds, by one packed forward pass.
@@ -455,5 +420,30 @@ class SlotPolicy(CanvasPolicy):
         return Grid.of(sampling, self.width)
 
     def supervised_loss(self, batch: Sequence[Demonstration], noise: Sequence[Noise]) -> Tensor:
-        """See `Policy.supervised_loss`, and `supervised` for the formula."""
-        return sum_loss(self.model, batch, self.width, self.mask_id, noise)
+        """See `Policy.supervised_loss`, and `supervised` for the formula: summed over the batch and
+        times L, so that divided by the batch's targets it is the mean."""
+        rows = [
+            noise_demonstration(each, self.width, self.mask_id, own)
+            for each, own in zip(batch, noise, strict=True)
+        ]
+        # Padded on the right, where nothing that counts looks.
+        ids, positions = (
+            pad_rows([part.tolist() for part in parts])[0].to(self.device)
+            for parts in zip(*((one.ids, one.positions) for one in rows), strict=True)
+        )
+        longest = ids.shape[1]
+        causal = torch.ones((1, 1, longest, longest), dtype=torch.bool, device=self.device).tril_()
+        hidden = read_packed(self.model, ids, positions, causal).flatten(0, 1)
+        predictors, targets, weights = (
+            torch.cat(parts).to(self.device)
+            for parts in zip(
+                *(
+                    (row * longest + one.predictors, one.targets, one.weights)
+                    for row, one in enumerate(rows)
+                ),
+                strict=True,
+            )
+        )
+        head = self.model.get_output_embeddings()
+        logprobs = head_log_prob(hidden[predictors], head.weight, head.bias, targets, PLAIN)
+        return -(logprobs * weights.to(logprobs.dtype)).sum()

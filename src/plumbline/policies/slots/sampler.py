@@ -41,7 +41,21 @@ Drawn = tuple[int, IntArray, list[Transition]]
 """A row's number, its finished canvas [L], and the rounds that filled it."""
 
 
-class RoundSampler:
+class _Decoder:
+    """What both ways to decode know of the policy."""
+
+    def __init__(self, policy: Any, grid: Grid) -> None:
+        self.grid, self.device = grid, policy.device
+        self.head, self.mask = policy.model.get_output_embeddings(), policy.mask_id
+        self.end = policy.chat.end_of_turn
+        self.stops = torch.tensor(policy.chat.stop_ids, device=self.device)
+
+    def _distributions_at(self, hidden_nh: Tensor) -> TokenDistributions:
+        """The distributions at hidden states [N, H]."""
+        return TokenDistributions(self.head, self.mask, hidden_nh)
+
+
+class RoundSampler(_Decoder):
     """The rows that still run: their canvases, their context, and the numbers that they have yet to
     use.
 
@@ -50,14 +64,8 @@ class RoundSampler:
     """
 
     def __init__(self, policy: Any, chunk: Chunk[SlotSampling], grid: Grid) -> None:
-        self.head, self.grid, self.sampling = (
-            policy.model.get_output_embeddings(),
-            grid,
-            chunk.sampling,
-        )
-        self.chunk, self.device = chunk, policy.device
-        self.mask, self.end = policy.mask_id, policy.chat.end_of_turn
-        self.stops = torch.tensor(policy.chat.stop_ids, device=self.device)
+        super().__init__(policy, grid)
+        self.chunk, self.sampling = chunk, chunk.sampling
         rows, places = len(chunk.requests), grid.slots * grid.width
         own = chunk.generators()
         self.token_uniforms = uniforms(own, places).to(self.device)
@@ -188,10 +196,6 @@ class RoundSampler:
         columns_rn = plackett_luce.choose(scores_rm, uniforms, count)
         return columns_rn, plackett_luce.log_prob(scores_rm, columns_rn)
 
-    def _distributions_at(self, hidden_nh: Tensor) -> TokenDistributions:
-        """The distributions at hidden states [N, H]."""
-        return TokenDistributions(self.head, self.mask, hidden_nh)
-
     def _record(
         self,
         where_rnk: Tensor,
@@ -297,14 +301,12 @@ def decode_by_threshold(policy: Any, chunk: Chunk[SlotSampling], grid: Grid) -> 
             row += 1
 
 
-class _Decoding:
+class _Decoding(_Decoder):
     """One canvas while it is filled."""
 
     def __init__(self, policy: Any, prompt: Sequence[int], grid: Grid, threshold: float) -> None:
-        self.grid, self.threshold, self.start = grid, threshold, len(prompt)
-        self.head, self.device = policy.model.get_output_embeddings(), policy.device
-        self.mask, self.end = policy.mask_id, policy.chat.end_of_turn
-        self.stops = torch.tensor(policy.chat.stop_ids, device=self.device)
+        super().__init__(policy, grid)
+        self.threshold, self.start = threshold, len(prompt)
         self.canvas = np.full(grid.slots * grid.width, self.mask, dtype=np.int64)
         self.round_of = np.full(grid.slots, -1)
         self.last = grid.slots  # slots from here on lie behind an end token
@@ -440,7 +442,3 @@ class _Decoding:
                 > self.threshold
             )
         return probable
-
-    def _distributions_at(self, hidden: Tensor) -> TokenDistributions:
-        """The distributions at hidden states [N, H]."""
-        return TokenDistributions(self.head, self.mask, hidden)

@@ -48,8 +48,7 @@ class CachedDecoder(Decoder):
         self.mask = mask.repeat_interleave(copies, 0)
         self.position = positions[:, -1:].repeat_interleave(copies, 0)
         self.copies = copies
-        logits: Tensor = output.logits[:, -1]
-        return logits
+        return output.logits[:, -1]
 
     @torch.no_grad()
     def step(self, tokens: Tensor) -> Tensor:
@@ -63,8 +62,7 @@ class CachedDecoder(Decoder):
             past_key_values=self.cache,
             use_cache=True,
         )
-        logits: Tensor = output.logits[:, -1]
-        return logits
+        return output.logits[:, -1]
 
     @torch.no_grad()
     def keep(self, prompts: Tensor, copies: Tensor) -> None:

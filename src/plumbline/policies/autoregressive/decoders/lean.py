@@ -82,7 +82,8 @@ class LeanDecoder(Decoder):
         cache = output.past_key_values.layers
         self.prompt_keys = [widen(layer.keys).transpose(-1, -2) for layer in cache]  # [P, K, D, L]
         self.prompt_values = [layer.values for layer in cache]  # [P, K, L, D]
-        self.prompt_bias = _bias(there, dtype)  # [P, L]
+        # [P, L]: 0 where a token is, minus infinity elsewhere
+        self.prompt_bias = torch.zeros_like(there, dtype=dtype).masked_fill(~there, float("-inf"))
         self.padded = min(map(len, prompts)) < ids.shape[1]
         self.lengths = lengths = there.sum(1)
         self.rope = self.rotary(ids.shape[1] + max_tokens)
@@ -247,11 +248,6 @@ def _projections(layer: Any, *, lay_out: bool) -> dict[str, Projection]:
     return {name: Projection(layers, lay_out=lay_out) for name, layers in together.items()}
 
 
-def _bias(allowed: Tensor, dtype: torch.dtype) -> Tensor:
-    """0 where allowed, minus infinity elsewhere."""
-    return torch.zeros_like(allowed, dtype=dtype).masked_fill(~allowed, float("-inf"))
-
-
 def _norm(module: Any, hidden: Tensor) -> Tensor:
     """RMS norm in one kernel; in 16 bits with the rounding of transformers' module: normalise,
     round, then weigh."""
@@ -259,8 +255,7 @@ def _norm(module: Any, hidden: Tensor) -> Tensor:
     if hidden.dtype == torch.float32:
         return functional.rms_norm(hidden, size, module.weight, module.variance_epsilon)
     normed = functional.rms_norm(hidden.float(), size, None, module.variance_epsilon)
-    result: Tensor = normed.to(hidden.dtype) * module.weight
-    return result
+    return normed.to(hidden.dtype) * module.weight
 
 
 def _rotate(states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
