@@ -253,7 +253,7 @@ def _compare_with_correctness(
     steps, values = series.finite
     sure = bool(down.better) or kendall_z(series.values) < IN_ORDER
     fell = sure and first - last > LOST * abs(first) and not measure.is_part
-    peak = None if fell or measure.is_part else find_fall(values, up.alike)
+    peak = None if fell or measure.is_part else find_fall(values, up.alike, every=up.every)
     if peak is not None:  # from a height that it had reached, while the reward went on
         began = int(steps[peak.place])
         after = fit_trend(history["reward"].since(began).values)
