@@ -70,9 +70,8 @@ def read(path: Path) -> list[History]:
     trained, evaluated = split_by_mode(samples, {})
     words = TABLE["trainers"]["trl" if files[0].name.startswith("completions_") else ""]
     alone = (
-        "there is no log beside these completions: of transformers' trainers trainer_state.json "
-        "comes with the first "
-        "checkpoint (save_steps); until then what was printed, or CheckCallback, tells more"
+        "there is no log beside these completions: the trainer's, such as trainer_state.json or what "
+        "it printed, tells more"
     )
     return [
         History(
