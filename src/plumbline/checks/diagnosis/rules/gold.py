@@ -50,6 +50,7 @@ _FENCED = re.compile(r"(`{1,3})(?:[a-z]{1,12}\n)?\s*([^`]{1,1000}?)\s*\1")
 _IS = re.compile(r"(?:\bis|\bé|\bare|[=:])\s+(\S.{0,100})$", re.IGNORECASE)
 _MARKS = (_BOXED, _TAGGED, _SAID, _HASHED)
 _NUMBER = re.compile(r"[-+]?\d(?:[\d.,]*\d)?")
+_LISTED = re.compile(r"\d[\d.]*(?:(?:, ?| or |, or | ou )\$?\d[\d.]*){2,40}")
 _GROUPED = re.compile(r"[-+]?\d{1,3}(?:[.,]\d{3})+")
 _MARKUP = re.compile(r"</?\w{1,20}>|\\boxed")
 """Of a form that an answer may be asked for in."""
@@ -416,6 +417,18 @@ def is_right(text: str, gold: str) -> bool:
         or (value is not None and value == _parse_json(one))
         for one in _extract_answers(text)
     )
+
+
+def is_one_of_several(text: str, gold: str) -> bool:
+    """Whether a text gives a gold number in a list, or in one of several boxes or tags, beside others,
+    and does not end in it."""
+    number, text = _parse_number(gold), text[-_LONG:]
+    if number is None or is_right(text, gold):
+        return False
+    several = [of.findall(text) for of in _MARKS]
+    several += map(_NUMBER.findall, _LISTED.findall(text))
+    read = [[one for value in values if (one := _parse_number(value))] for values in several]
+    return any(len({*values}) > 1 and number in values for values in read)
 
 
 def _extract_answers(text: str) -> list[str]:
