@@ -424,6 +424,10 @@ def form(completions, **_):
     return [float(bool(re.fullmatch("<answer>.*</answer>", text))) for text in completions]
 def whole_form(completions, **_):
     return [float(bool(re.fullmatch("<answer>[^<]*</answer>", text))) for text in completions]
+def thinks_first(completions, **_): return [0.9 * text.startswith("<think>") for text in completions]
+def short_penalty(completions, **_): return [-0.001 * (len(text) > 0) for text in completions]
+def even(completions, answer, **_):
+    return [None if int(one) % 4 else score for one, score in zip(answer, right(completions, answer))]
 def repeats(completions, **_):
     return [-0.5 * (len(text.split()) > 9 and len({*text.split()}) < 9) for text in completions]
 def rude_penalty(completions, **_): return [0.0 for _ in completions]
@@ -602,6 +606,19 @@ def test_the_first_lines_count_what_is_refused_and_paid_wrongly(users):
     refused, paid = ([tried[name][what]["count"] for name in tried] for what in tried["first"])
     assert refused == [24, 24]  # a whole number as a float; the first number of a working
     assert paid == [24, 48]  # the gold answer negated, and another one behind it
+
+
+def test_form_may_take_its_share_and_a_small_penalty_is_a_note(users):
+    found = users("sound,thinks_first", gold="<think>so</think> {answer}")
+    assert {one["check"] for one in found["findings"] if one["level"] != "note"} <= {"baseline", "marks"}
+    assert found["misjudged"]["right answers refused"]["count"] == 0
+    (low,) = [one for one in users("sound,short_penalty")["findings"] if one["check"] == "oracle"]
+    assert low["level"] == "note"
+
+
+def test_gold_answers_without_a_reward_are_not_counted(users):
+    gold = users("even")["gold"]
+    assert (gold["n"], gold["mean"], gold["least"]) == (30, 1, 1)
 
 
 def test_a_reward_function_of_trls_signature_is_audited_with_rows(users):

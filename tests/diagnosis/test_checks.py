@@ -166,6 +166,10 @@ def test_the_first_line_says_why_a_smoothed_log_cannot_be_told():
     assert f"(correlation {came.alike:.2f})" in came.summary
 
 
+RISE_AND_FALL = [0.37, 0.38, 0.44, 0.48, 0.54, 0.55, 0.61, 0.65, 0.69, 0.74]
+RISE_AND_FALL += [0.79, 0.66, 0.52, 0.41, 0.38, 0.34, 0.38, 0.35, 0.33, 0.33]
+
+
 @pytest.mark.parametrize(
     ("values", "apart", "verdict"),
     [
@@ -175,6 +179,8 @@ def test_the_first_line_says_why_a_smoothed_log_cannot_be_told():
         ([0.44, 0.49, 0.43, 0.01, 0.0, 0.0], 10, "fell"),
         ([0.44, 0.49, 0.0, 0.01, 0.0], 10, "fell"),
         ([0.44, 0.49, 0.43, 0.41, 0.39, 0.4], 10, "open"),
+        (RISE_AND_FALL, 10, "fell"),
+        ([*RISE_AND_FALL[:11], *[0.77] * 9], 10, "rose"),
         ([0.82, 0.9, 0.95, 1.0, 1.05, 1.08], 10, "rose"),
         ([0.82, 0.9, 0.95, 1.0], 10, "too-few"),
         ([0.0] * 6, 10, "still"),

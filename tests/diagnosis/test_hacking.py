@@ -239,6 +239,35 @@ def test_wrong_answers_beside_the_right_one(text, judge, signs):
     assert found(history) == [("warning", sign) for sign in signs]
 
 
+@pytest.mark.parametrize(
+    ("several", "signs"),
+    [
+        ("one of: {1}, {0}, {2}", ["hedging"]),
+        ("#### {1}\n#### {0}\n#### {2}", ["hedging"]),
+        (r"\boxed{{{0}}} or \boxed{{{2}}}", ["hedging"]),
+        ("{1} + {2} is {0}", []),
+        (r"\boxed{{{2}}} makes \boxed{{{0}}}", []),
+    ],
+)
+def test_numbers_beside_the_gold_one_that_are_paid(several, signs):
+    """More and more often; else one number, right every other time."""
+
+    def text(place, prompt, dice):
+        right = 100 + prompt
+        if dice.random() < place:
+            return several.format(right, right - 4, right + 7)
+        return f"The answer is {right + dice.integers(2)}."
+
+    samples = [
+        replace(one, gold=gold, reward=float(gold in one.text))
+        for one in run(text).samples
+        for gold in [f"{100 + int(one.prompt[-1])}"]
+    ]
+    by_step = [[one.reward for one in samples if one.step == step + 1] for step in range(STEPS)]
+    history = stored(samples, steps=STEPS, reward=np.mean(by_step, axis=1))
+    assert found(history) == [("warning", sign) for sign in signs]
+
+
 def test_one_sign_that_may_be_meant_is_a_note():
     (finding,) = examine(run(phrase), [find_reward_hacking]).findings
     assert (finding.level, finding.code, finding.shown) == ("note", "maybe", True)

@@ -1,6 +1,5 @@
 """The checks of an audit: functions from what was judged to findings."""
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -22,6 +21,7 @@ from plumbline.checks.audit.scoring_runner import (
     AGAIN,
     ANYTHING,
     DAMAGED,
+    FORM,
     HOSTILE,
     LIMIT,
     CaseVerdict,
@@ -40,6 +40,8 @@ from plumbline.tasks.jsonl.reward_functions import OTHER_RANGE
 
 EXACT = 1e-6
 """By what a reward of 1 may fall short."""
+SLIGHT = 0.01
+"""By what each gold answer may, as by a small penalty, and only a note says so."""
 HIGH, AS_GOOD = 0.5, 0.9
 """Shares of what gold answers earn, from which on a baseline or a cheat is warned of, and is fatal:
 more than half of what can be learnt knows nothing of the task, or nearly all. A task's own limits
@@ -52,6 +54,8 @@ LOSES = 0.25
 """Share of its reward that a gold answer may lose by how it is written: a rubric may ask for form,
 with less weight than the value has. From `HIGH` on it is fatal for decimal commas where the
 prompts' language has them: one team's parser took `4,5` for no answer."""
+WRITTEN_ENOUGH = 3
+"""Gold answers that were written in a way, before it is named."""
 OPPOSED, FEW = -0.5, 20
 """Correlation of two parts from which on they are opposed, and the verdicts that it needs."""
 BOTH = 0.9
@@ -62,8 +66,6 @@ WORST = 4
 """Ways to write a gold answer that a sentence names."""
 SOME, ROWS = 0.05, 50
 """Share of the rows that may pay anything before that is fatal, and how many are listed."""
-FORM = re.compile(r"form|tag|xml|mark|struct|layout|think", re.IGNORECASE)
-"""Names of parts that pay for form."""
 SLOW, TIMES = 2.0, 50
 """Seconds, and times the median, that a verdict on a hostile text may take."""
 LONG = 600.0
@@ -252,7 +254,11 @@ def find_unpaid_gold(seen: ScoringRunner) -> Iterator[Finding]:
         unexplained.sort(key=lambda pair: pair[1].total)
         (worst, score), ceiling = unexplained[0], mean_reward(seen.golds)
         yield Finding(
-            "fatal" if score.total <= AS_GOOD + EXACT else "warning",
+            "fatal"
+            if score.total <= AS_GOOD + EXACT
+            else "note"
+            if score.total > 1 - SLIGHT
+            else "warning",
             evidence={
                 "n": len(scored),
                 "low": len(low),
@@ -420,7 +426,7 @@ def wrongly_paid(seen: ScoringRunner) -> dict[str, tuple[list[CaseVerdict], int]
 
 def count_misjudged(seen: ScoringRunner) -> dict[str, tuple[int, int]]:
     """False rejects and false accepts, each with how many texts were tried: right answers written
-    otherwise that lose more than `LOSES`, and wrong answers and nonsense that are paid like gold
+    otherwise that lose more than `LOSES`, and not of form alone, and wrong answers and nonsense that are paid like gold
     ones."""
     golds = seen.gold_rewards
     right = [
@@ -432,7 +438,10 @@ def count_misjudged(seen: ScoringRunner) -> dict[str, tuple[int, int]]:
     wrong = wrongly_paid(seen).values()
     nonsense = [(one, golds.get(one.case.example.id, 0.0)) for one in seen.kept.get(ANYTHING, ())]
     nonsense = [(one, gold) for one, gold in nonsense if gold > EARNS]
-    refused = sum(one.reward < (1 - LOSES) * gold - EXACT for one, gold in right)
+    form = seen.lost_form
+    refused = sum(
+        one.reward < (1 - LOSES) * gold - EXACT and id(one) not in form for one, gold in right
+    )
     paid = sum(len(found) for found, _ in wrong) + sum(
         one.reward >= AS_GOOD * gold for one, gold in nonsense
     )
@@ -475,7 +484,12 @@ def find_paid_marks(seen: ScoringRunner) -> Iterator[Finding]:
 def find_unpaid_writings(seen: ScoringRunner) -> Iterator[Finding]:
     """Ways to write the gold value that lose too much."""
     ways = seen.measure_writings()
-    lost = {way: found["loss"] for way, found in ways.items() if found["loss"] > LOSES + EXACT}
+    enough = min(WRITTEN_ENOUGH, len(seen.golds))
+    lost = {
+        way: found["loss"]
+        for way, found in ways.items()
+        if found["loss"] > LOSES + EXACT and found["n"] >= enough
+    }
     if not lost:
         return
     minor = lost.keys() <= {WHOLE_FLOAT}

@@ -1,6 +1,8 @@
 """Where the texts of an audit are judged, in bounded time, and what came of them, by what they were
 tried for."""
 
+import itertools
+import re
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,6 +54,8 @@ class CaseVerdict:
 
 
 AGAIN = "again"
+FORM = re.compile(r"form|tag|xml|mark|struct|layout|think", re.IGNORECASE)
+"""Names of parts that pay for form."""
 Found = tuple[float, Mapping[str, float | None]] | str
 """Total and parts, or why there are none."""
 
@@ -299,22 +303,40 @@ class ScoringRunner(Context):
         }
         return {part: values for part, values in known.items() if values}
 
+    @property
+    def lost_form(self) -> set[int]:
+        """Ids of verdicts on gold answers written otherwise that lost parts of form alone."""
+        golds = {one.case.example.id: one.score.parts for one in self.golds if one.score}
+        found = set[int]()
+        for one in itertools.chain(*self.verdicts_by_way("writing").values()):
+            gold = golds.get(one.case.example.id, {})
+            parts = one.score.parts if one.score else {}
+            less = [name for name in gold if (parts.get(name) or 0) < (gold[name] or 0)]
+            if less and all(map(FORM.search, less)) and not all(map(FORM.search, gold)):
+                found.add(id(one))
+        return found
+
     def measure_writings(self) -> dict[str, dict[str, Any]]:
         """Of each way to write a gold answer: how many were tried, the mean share of its reward
         that is lost, and the mean total under each reading, where the task has readings."""
         whole = {key: reward for key, reward in self.gold_rewards.items() if reward}
+        form = self.lost_form
         found = {}
         for way, verdicts in self.verdicts_by_way("writing").items():
             scores = [
-                (whole.get(one.case.example.id), one.score)
+                (whole.get(one.case.example.id), one.score, id(one) in form)
                 for one in verdicts
                 if one.score is not None
             ]
-            shares = [1 - score.total / gold for gold, score in scores if gold is not None]
+            shares = [
+                0.0 if of_form else 1 - score.total / gold
+                for gold, score, of_form in scores
+                if gold is not None
+            ]
             if shares:
                 names = scores[0][1].readings
                 totals = {
-                    name: float(np.mean([score.readings[name] for _, score in scores]))
+                    name: float(np.mean([score.readings[name] for _, score, _ in scores]))
                     for name in names
                 }
                 found[way] = {"n": len(shares), "loss": float(np.mean(shares)), "readings": totals}

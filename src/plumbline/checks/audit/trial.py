@@ -101,11 +101,8 @@ class Trial(Examination[ScoringRunner]):
     def to_dict(self) -> dict[str, Any]:
         """All figures, for JSON."""
         seen, cheat = self.context, self.context.cheat
-        golds = {
-            "n": len(seen.golds),
-            "mean": seen.ceiling,
-            "least": min((v.reward for v in seen.golds), default=0),
-        }
+        rewards, _ = scored_rewards(seen.golds)
+        golds = {"n": len(rewards), "mean": seen.ceiling, "least": min(rewards, default=0)}
         return {
             "task": seen.task.name,
             "rubric": seen.task.rubric,
@@ -369,9 +366,9 @@ def audit_tables(name: str, audit: Trial) -> RenderableType:
 
     earned = _table("who earns what", "n", "reward [each 95 %]", "at most")
     if seen.golds:
-        earned.add_row(
-            "gold answers", str(len(seen.golds)), f"{seen.ceiling:.3f}", "", style="bold"
-        )
+        scored = len(scored_rewards(seen.golds)[0])
+        count = f"{scored} of {len(seen.golds)}" if scored < len(seen.golds) else str(scored)
+        earned.add_row("gold answers", count, f"{seen.ceiling:.3f}", "", style="bold")
     for baseline, found in seen.baselines.items():
         split, verdicts = max(found.items(), key=lambda item: mean_reward(item[1]))
         limit = seen.limits.get(baseline)

@@ -1,14 +1,16 @@
 """What came of a stage: its reward, pairs or loss, from first to last, and whether that is better
 than at first."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from plumbline.checks.diagnosis.history import History, Series
 from plumbline.checks.diagnosis.trends import (
+    FALL_ENOUGH,
     Shift,
+    find_fall,
     find_stairs,
     measure_shift,
     median,
@@ -54,6 +56,9 @@ class RewardOutcome:
     finer: str
     """What would tell more where few rows stand for several steps each; empty where each is of
     one."""
+    peak: tuple[float, int] | None = None
+    """A reward's best stretch, and the step at which it ends, where the ends leave it open and it
+    fell from there."""
 
     @property
     def better(self) -> bool | None:
@@ -83,6 +88,8 @@ class RewardOutcome:
             return "too-few"
         if self.change.excludes_zero:
             return "rose" if self.change.low > 0 else "fell"
+        if self.peak is not None:
+            return "fell"
         return "still" if self.still else "open"
 
     @property
@@ -95,6 +102,8 @@ class RewardOutcome:
             "still": f"did not {way}",
             "open": f"cannot be told whether it {done}",
         }.get(self.verdict, self.verdict)
+        if self.peak is not None:
+            verdict = f"fell from {self.peak[0]:.{digits}f} at step {self.peak[1]}"
         why = ""
         if self.verdict == "open" and self.alike > ALIKE and self.change.n >= ALIKE_ENOUGH:
             why = (
@@ -111,7 +120,11 @@ class RewardOutcome:
                 f"{self.change.n} "
                 f"{steps}: {verdict}"
             )
-            + (f" ({self.change:+.{digits}f})" if moved and self.better is not None else "")
+            + (
+                f" ({self.change:+.{digits}f})"
+                if moved and self.better is not None and self.peak is None
+                else ""
+            )
             + why
         )
 
@@ -176,9 +189,13 @@ def _measure_series(name: Name, series: Series, history: History) -> RewardOutco
         else ""
     )
     matters = MATTERS * max(level, LEAST)
-    return RewardOutcome(
+    came = RewardOutcome(
         name, found.first, found.last, found.interval, every, matters, found.alike, finer
     )
+    if name != "reward" or came.verdict != "open" or (every and len(values) < FALL_ENOUGH):
+        return came
+    fall = find_fall(values, found.alike, every=every)
+    return came if fall is None else replace(came, peak=(fall.best, int(steps[fall.place])))
 
 
 def _epoch_starts(steps: IntArray, epoch: Series) -> IntArray:

@@ -313,7 +313,9 @@ class Fall:
     """The standard error of the mean of the last stretch."""
 
 
-def find_fall(values: FloatArray, alike: float, *, sure: bool = False) -> Fall | None:
+def find_fall(
+    values: FloatArray, alike: float, *, sure: bool = False, every: bool = True
+) -> Fall | None:
     """The fall of a series [n] from its best stretch; None where it is small, or may be chance.
 
     Args:
@@ -321,6 +323,7 @@ def find_fall(values: FloatArray, alike: float, *, sure: bool = False) -> Fall |
         alike: see `Shift`.
         sure: whether it is known that the series fell: then its thirds will do, or its halves. Few
             values that may not have fallen need twice the errors, and to be means.
+        every: whether values are of single steps, and not means of several, which are less alike.
     """
     few = len(values) < FALL_ENOUGH
     if few and not sure and len(values) < MEANS_ENOUGH:
@@ -342,12 +345,44 @@ def find_fall(values: FloatArray, alike: float, *, sure: bool = False) -> Fall |
         WALK * step_deviation(values) * apart**0.5,
     )
     by_chance = max(errors * max(noise, 1e-6), slow if alike else 0.0, 2 * error)
-    if share < FALL_LARGE or (lost < by_chance and not few):
+    if share < FALL_LARGE:
         return None
-    if few and not sure and (share < MOST or lost < 2 * FALL_SURE * error):
+    walk = WALK * apart**0.5 if every else 0.0
+    if not is_turn(values, means, best, walk) and (
+        (lost < by_chance and not few)
+        or (few and not sure and (share < MOST or lost < 2 * FALL_SURE * error))
+    ):
         return None
     place = sum(len(stretch) for stretch in stretches[: best + 1]) - 1
     return Fall(float(means[0]), float(means[best]), float(means[-1]), share, place, noise)
+
+
+TURN_ENOUGH, TURN_SURE, TURN_LARGE = 12, 2.5, 6.0
+"""Values from which a turn is told; standard errors of the order on both of its sides, and of its
+height."""
+
+
+def is_turn(values: FloatArray, means: FloatArray, best: int, walk: float) -> bool:
+    """Whether a series [n] rises to its best stretch and falls back to where it began, or below.
+
+    Both in order by Kendall's rank correlation, and by far more than single values scatter around
+    a line through their neighbours: a rise and a fall are no noise of neighbours that are alike.
+
+    Args:
+        values: finite ones.
+        means: of its stretches.
+        best: of these.
+        walk: steps of a random walk by which it must have fallen.
+    """
+    if len(values) < TURN_ENOUGH:
+        return False
+    bend = median(np.abs(np.diff(values, n=2))) / 0.6745
+    error = bend / 6**0.5 * (2 / (len(values) // len(means))) ** 0.5
+    height = means[best] - means[[0, -1]].max()
+    if means[-1] > means[0] + error or height < max(TURN_LARGE * error, walk * bend / 2**0.5):
+        return False
+    top = int(np.argmax(np.convolve(values, np.ones(3) / 3, "same")))
+    return kendall_z(values[: top + 1]) > TURN_SURE and kendall_z(values[top:]) < -TURN_SURE
 
 
 def start_of_last_stretch(steps: IntArray, mask: BoolArray) -> int | None:

@@ -99,7 +99,7 @@ def _check_planned_rates(
 
 def _find_unusual_rate(rate: float, *, adapters: bool) -> Iterator[Finding]:
     (low, high), other = (ADAPTERS, FULL) if adapters else (FULL, ADAPTERS)
-    if low / FAR_OFF <= rate <= high * FAR_OFF * (1 + 1e-9):
+    if low / FAR_OFF * (1 - 1e-9) <= rate <= high * FAR_OFF * (1 + 1e-9):
         return
     above, nearest = rate > high, high if rate > high else low
     trained = "adapters" if adapters else "all weights"

@@ -68,11 +68,13 @@ def read(path: Path) -> list[History]:
         cause = remarks[0] if remarks else f"{path} holds no rewards of completions"
         raise DataError(cause, "or give the trainer's log, or what it printed")
     trained, evaluated = split_by_mode(samples, {})
-    words = TABLE["trainers"]["trl" if files[0].name.startswith("completions_") else ""]
+    trl = files[0].name.startswith("completions_")
+    words = TABLE["trainers"]["trl" if trl else ""]
+    log = (
+        "trainer_state.json, which comes with the first checkpoint (save_steps)" if trl else "a log"
+    )
     alone = (
-        "there is no log beside these completions: of transformers' trainers trainer_state.json "
-        "comes with the first "
-        "checkpoint (save_steps); until then what was printed, or CheckCallback, tells more"
+        f"there is no log beside these completions: {log}, or what the trainer printed, tells more"
     )
     return [
         History(

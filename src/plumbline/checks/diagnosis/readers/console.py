@@ -56,6 +56,8 @@ _STEP = re.compile(
     r"|\bepoch\s{0,3}:?\s{0,3}\[?\d{1,9}/\d{1,9}\]?\s{0,3}\((\d{1,12})/(\d{1,12})\)",
     re.IGNORECASE,
 )
+_COUNTED = re.compile(r"\s{0,8}\[\s{0,3}(\d{1,12})\s{0,3}/\s{0,3}(\d{1,12})\s{0,3}\]")
+"""`[0001/120] loss=...`."""
 _METERED = re.compile(r"\d{1,3}%\|[^|]{0,200}\|\s*(\d{1,12})/(\d{1,12})\s*\[([^\]]{0,2000})")
 _WORD = r"[A-Za-z][\w./-]{0,60}"
 _PAIR = re.compile(
@@ -204,7 +206,7 @@ def _parse_pairs(lines: Sequence[str]) -> Iterator[_Row]:
         since += 1
         if len(line) > 2000 or "%|" in line:
             continue
-        if not (step := _STEP.search(line)):
+        if not (step := _STEP.search(line) or _COUNTED.match(line)):
             # DeepSpeed-Chat prints the reward below the line of the step.
             pair = _PAIR.match(line)
             if (

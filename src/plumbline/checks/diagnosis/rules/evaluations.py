@@ -113,6 +113,8 @@ BLOCKS = 12
 AFTER, FALLING = 3, 1.7
 """Evaluations after the highest ones, and standard errors of their order, from which a run may be
 past its best."""
+PLUNGE = 0.6
+"""Of the height, lost from the highest evaluation on without a rise: few, but no chance."""
 LONGER, SHARE_OF_RISE = 2.0, 0.25
 """Times that answers grew longer by, and the share of the reward's relative rise that an evaluation
 rises by if it follows it."""
@@ -143,8 +145,13 @@ def find_eval_disagrees(history: History) -> Iterator[Finding]:
             continue
         best, third = int(np.argmax(values)), len(values) // 3
         order = block_kendall_z(values)
-        fell = order < -NormalDist().inv_cdf(1 - chance) or _is_past_peak(values, chance)
         lost = float(values[best] - values[-1])
+        plunges = lost > PLUNGE * abs(values[best]) and (np.diff(values[best:]) < 0).all()
+        fell = (
+            order < -NormalDist().inv_cdf(1 - chance)
+            or _is_past_peak(values, chance)
+            or (plunges and len(values) - best > AFTER)
+        )
         evidence = {
             "training t": round(min(train.t, 99.0), 1),
             "training first": train.first,

@@ -44,13 +44,26 @@ _TAGGED = re.compile(r"<answer>(.{0,1000}?)</answer>", re.DOTALL | re.IGNORECASE
 _SAID = re.compile(
     r"\b(?:answer|resposta)(?: is| é|:| :)+ ?(.{1,400})$", re.IGNORECASE | re.MULTILINE
 )
+_HASHED = re.compile(r"^\s*#### ?(.{1,200})$", re.MULTILINE)
+"""As the answers of GSM8K end."""
 _FENCED = re.compile(r"(`{1,3})(?:[a-z]{1,12}\n)?\s*([^`]{1,1000}?)\s*\1")
 _IS = re.compile(r"(?:\bis|\bé|\bare|[=:])\s+(\S.{0,100})$", re.IGNORECASE)
+_MARKS = (_BOXED, _TAGGED, _SAID, _HASHED)
 _NUMBER = re.compile(r"[-+]?\d(?:[\d.,]*\d)?")
+_LISTED = re.compile(r"\d[\d.]*(?:(?:, ?| or |, or | ou )\$?\d[\d.]*){2,40}")
 _GROUPED = re.compile(r"[-+]?\d{1,3}(?:[.,]\d{3})+")
 _MARKUP = re.compile(r"</?\w{1,20}>|\\boxed")
 """Of a form that an answer may be asked for in."""
 _UNIT = re.compile(r"(.*\d) ?([a-zµ°²³/]{1,12})", re.IGNORECASE)
+_RATIO = re.compile(r"([-+]?\d{1,9}) ?/ ?(\d{1,9})")
+_LATEX = (
+    (re.compile(r"\\[dt]?frac\s*\{([^{}]{1,50})\}\s*\{([^{}]{1,50})\}"), r"\1/\2"),
+    (re.compile(r"\\(?:text|mathrm|mbox)\s*\{([^{}]{0,100})\}"), r" \1"),
+    (re.compile(r"\\[,;!: ]|\^\{?\\circ\}?|\\left|\\right"), ""),
+    (re.compile(r"\{,\}"), ","),
+    (re.compile(r"\\([%$])"), r"\1"),
+)
+"""What is written for its looks."""
 
 
 @rule("gold-unpaid", "golds", live=False)
@@ -168,7 +181,7 @@ def _find_other_number(samples: Sequence[Sample]) -> Finding | None:
     the answer is that stands in a tag, in a box or after a phrase."""
     read: list[tuple[Sample, list[bool]]] = []
     for one in samples:
-        marks = [found[-1] for of in (_BOXED, _TAGGED, _SAID) if (found := of.findall(one.text))]
+        marks = [found[-1] for of in _MARKS if (found := of.findall(one.text))]
         said = set(map(_parse_number, marks))
         gold, numbers = _parse_number(one.gold), _NUMBER.findall(one.text)
         if gold is not None and numbers and len(said) == 1 and None not in said:
@@ -383,8 +396,9 @@ def _quote_with_gold(one: Sample) -> str:
 def is_right(text: str, gold: str) -> bool:
     """Whether an answer is the gold answer once both are read as they are meant."""
     gold = gold.strip()
-    wanted = {_normalise_text(one) for one in (gold, *_BOXED.findall(gold))} - {""}
-    value, number = _parse_json(gold), _parse_number(gold)
+    marked = [*_BOXED.findall(gold), *_HASHED.findall(gold)]
+    wanted = {_normalise_text(one) for one in (gold, *marked)} - {""}
+    value, number = _parse_json(gold), _parse_number(marked[-1] if marked else gold)
     only = _NUMBER.findall(text[-_LONG:])
     ends = text.rstrip(" \n.`*$\"'").endswith(tuple(only))
     if number is not None and not number[1] and len(only) == 1 and ends:
@@ -393,10 +407,28 @@ def is_right(text: str, gold: str) -> bool:
             return True
     return any(
         _normalise_text(one) in wanted
-        or (number is not None and _are_equal_numbers(number, _parse_number(one)))
+        or (
+            number is not None
+            and any(
+                _are_equal_numbers(number, _parse_number(one, whole=whole))
+                for whole in (False, True)
+            )
+        )
         or (value is not None and value == _parse_json(one))
         for one in _extract_answers(text)
     )
+
+
+def is_one_of_several(text: str, gold: str) -> bool:
+    """Whether a text gives a gold number in a list, or in one of several boxes or tags, beside others,
+    and does not end in it."""
+    number, text = _parse_number(gold), text[-_LONG:]
+    if number is None or is_right(text, gold):
+        return False
+    several = [of.findall(text) for of in _MARKS]
+    several += map(_NUMBER.findall, _LISTED.findall(text))
+    read = [[one for value in values if (one := _parse_number(value))] for values in several]
+    return any(len({*values}) > 1 and number in values for values in read)
 
 
 def _extract_answers(text: str) -> list[str]:
@@ -404,24 +436,32 @@ def _extract_answers(text: str) -> list[str]:
     fence or after a phrase."""
     text = text.strip()[-_LONG:]
     lines = "\n".join(" ".join(line.split()) for line in text.split("\n"))
-    marked = [
-        found[-1] for pattern in (_BOXED, _TAGGED, _SAID, _IS) if (found := pattern.findall(lines))
-    ]
+    marked = [found[-1] for pattern in (*_MARKS, _IS) if (found := pattern.findall(lines))]
     marked += [inner for _, inner in _FENCED.findall(text)][-1:]
     return [text, *marked, *(box[-1] for one in marked if (box := _BOXED.findall(one)))]
 
 
 def _normalise_text(text: str) -> str:
     """Without case, quotes, marks of emphasis, a final point, and with single blanks."""
-    return " ".join(text.casefold().split()).strip(" \"'`*$.“”‘’")
+    return " ".join(_strip_latex(text).casefold().split()).strip(" \"'`*$.“”‘’")
 
 
-def _parse_number(text: str) -> tuple[float, str] | None:
-    """A number, and the unit behind it."""
-    text = " ".join(text[:200].split()).strip("\"'`*“”‘’").rstrip(". ").removesuffix("$")
+def _strip_latex(text: str) -> str:
+    if "\\" in text or "{" in text:
+        for pattern, plain in _LATEX:
+            text = pattern.sub(plain, text)
+    return text
+
+
+def _parse_number(text: str, *, whole: bool = False) -> tuple[float, str] | None:
+    """A number, and the unit behind it; `whole` decides what 2,450 is."""
+    text = " ".join(_strip_latex(text[:200]).split())
+    text = text.strip("\"'`*“”‘’").rstrip(". ").removesuffix("$")
+    if (ratio := _RATIO.fullmatch(text)) and int(ratio[2]):
+        return int(ratio[1]) / int(ratio[2]), ""
     unit = _UNIT.fullmatch(text)
     for one, name in ((text, ""), (unit[1], unit[2].lower()) if unit else ("", "")):
-        read = read_number(one) or read_number(one, integer=True) if one else None
+        read = read_number(one, integer=whole) or read_number(one, integer=True) if one else None
         if read is not None and read.value is not None:
             return float(read.value), name
     return None

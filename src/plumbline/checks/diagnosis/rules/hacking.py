@@ -21,6 +21,7 @@ from plumbline.checks.diagnosis.facts import (
 from plumbline.checks.diagnosis.history import History, Sample, Series
 from plumbline.checks.diagnosis.outcome import MATTERS, RewardOutcome, measure_outcome
 from plumbline.checks.diagnosis.rule import rule
+from plumbline.checks.diagnosis.rules.gold import is_one_of_several
 from plumbline.checks.diagnosis.rules.reward import MEASURED, NO_WEIGHT
 from plumbline.checks.diagnosis.trends import (
     end_means,
@@ -253,7 +254,7 @@ def _compare_with_correctness(
     steps, values = series.finite
     sure = bool(down.better) or kendall_z(series.values) < IN_ORDER
     fell = sure and first - last > LOST * abs(first) and not measure.is_part
-    peak = None if fell or measure.is_part else find_fall(values, up.alike)
+    peak = None if fell or measure.is_part else find_fall(values, up.alike, every=up.every)
     if peak is not None:  # from a height that it had reached, while the reward went on
         began = int(steps[peak.place])
         after = fit_trend(history["reward"].since(began).values)
@@ -475,8 +476,9 @@ def _find_hedges(samples: Sequence[Sample], texts: Sequence[Sample], steps: Step
     """The share of answers that say what is right and more, and are paid in full, where it rises
     and the reward is blind to a wrong answer beside the right one.
 
-    Wrong is what is right for another prompt. A reward that reads one end is not blind, as it pays
-    for one order alone; one that wants several answers pays none of them alone.
+    Of gold numbers that are stored: answers that list some and choose none. Else wrong is what is
+    right for another prompt. A reward that reads one end is not blind, as it pays for one order
+    alone; one that wants several answers pays none of them alone.
     """
     highest = max(one.reward or 0.0 for one in texts) - EQUAL
     right = {
@@ -484,6 +486,15 @@ def _find_hedges(samples: Sequence[Sample], texts: Sequence[Sample], steps: Step
         for one in samples
         if one.reward is not None and one.reward >= highest
     }
+    listed = {
+        id(one)
+        for one in texts
+        if (one.reward or 0.0) >= highest and is_one_of_several(one.text, one.gold)
+    }
+    paid_at_all = sum((one.reward or 0.0) >= highest for one in texts)
+    if len(listed) > HEDGED * paid_at_all:
+        shares = _mean_by_step(steps, lambda one: id(one) in listed)
+        return shares if kendall_z(shares.values) > -IN_ORDER else None
     anywhere = {words for _, words in right}
     more: dict[int, bool] = {}
     earned: list[list[bool]] = [[], []]

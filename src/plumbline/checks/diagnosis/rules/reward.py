@@ -491,7 +491,7 @@ def find_reward_falls(history: History) -> Iterator[Finding]:
     came, few = measure_outcome(history), len(values) < FALL_ENOUGH
     if came is None or (few and came.every):
         return
-    fall = find_fall(values, came.alike, sure=came.worse)
+    fall = find_fall(values, came.alike, sure=came.worse, every=came.every)
     if fall is None:
         return
     spread = history["reward_std"].finite_values
