@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from benchmarks.doctors import ask, our_jobs, scenarios, trl_jobs
+from benchmarks.doctors.codes import list_codes
 from benchmarks.doctors.look import Case, measure_change
 from benchmarks.doctors.table import (
     FOLDER,
@@ -27,7 +28,7 @@ from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.checks.messages import find_message, read_messages
 
 LABEL = {"symptoms": ["no-spread", "unsolved"], "cause": ["too hard|sparse", ["levels"]]}
-WORDLESS = {"prompts", "slower", "unfinished", "wrong-language"}
+WORDLESS = {"prompts", "unfinished", "wrong-language"}
 """Checks of ours with findings that none of the words is for."""
 LABELS = {
     path.name: {name: one for name, one in found.get("faults", found).items() if name != "_"}
@@ -181,3 +182,9 @@ def test_public_logs_are_of_three_kinds() -> None:
 def test_a_run_of_eight_rows_has_not_learnt() -> None:
     assert not measure_change(np.arange(8.0)).low > 0
     assert measure_change(np.arange(30.0)).low > 0
+
+
+def test_the_page_of_codes_is_that_of_the_table() -> None:
+    """`python -m benchmarks.doctors.codes > docs/reference/findings.md` makes it."""
+    page = Path(__file__).parents[2] / "docs" / "reference" / "findings.md"
+    assert page.read_text(encoding="utf-8") == list_codes()

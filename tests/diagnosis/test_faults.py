@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.checks import catalogue
+from plumbline.checks.audit.checks import CHECKS as OF_A_REWARD
+from plumbline.checks.diagnosis.rules import CHECKS as OF_RECORDS
+from plumbline.checks.preflight.report import CHECKS as BEFORE
 from tests.doorstep.findings import LOUD, run
 
+EVERY = (*BEFORE, *OF_RECORDS, *OF_A_REWARD)
 ROOT = Path(__file__).parents[2]
 SYMPTOMS = (ROOT / "docs" / "symptoms.md").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs" / "research" / "faults.md").read_text(encoding="utf-8")
@@ -27,7 +30,7 @@ def named(*moments):
 
 
 def checks(*moments):
-    return {name for name, of, _ in catalogue() if set(of) & set(moments)}
+    return {one.name for one in EVERY if {*one.moments} & {*moments}}
 
 
 def test_the_page_names_every_check_and_no_other():
@@ -52,10 +55,10 @@ def test_findings_of_the_audit_and_of_the_recipe_are_there():
 
 
 def test_every_check_has_a_name_of_its_own_in_its_moment_and_says_what_it_looks_for():
-    listed = list(catalogue())
-    pairs = [(name, moment) for name, moments, _ in listed for moment in moments]
+    pairs = [(one.name, moment) for one in EVERY for moment in one.moments]
     assert len(pairs) == len(set(pairs))
-    assert [name for name, moments, said in listed if not moments or not said.endswith(".")] == []
+    first = {one.name: " ".join(one.look.__doc__.partition("\n\n")[0].split()) for one in EVERY}
+    assert [name for name, said in first.items() if not said.endswith(".")] == []
 
 
 def test_every_test_that_the_page_names_is_there():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from plumbline.checks.check import LEVELS
-from plumbline.checks.messages import FOLDER, list_codes, read_messages, render_message
+from plumbline.checks.messages import FOLDER, read_messages, render_message
 from plumbline.config.overrides import read_package_yaml
 
 ROOT = Path(__file__).parents[2] / "src" / "plumbline"
@@ -103,12 +103,6 @@ def test_each_code_is_used_and_what_is_no_note_names_a_remedy():
         for code, message in entry.get("found", {}).items():
             assert set(message) <= {"what", "fix"}
             assert "fix" in message or code in notes, (check, code)
-
-
-def test_the_page_of_codes_is_that_of_the_table():
-    """`python -c "from plumbline.checks.messages import *; print(list_codes(), end='')"` makes it."""
-    page = ROOT.parents[1] / "docs" / "reference" / "findings.md"
-    assert page.read_text(encoding="utf-8") == list_codes()
 
 
 def test_no_check_stands_in_two_files():

@@ -518,18 +518,12 @@ def test_a_loss_of_0_is_explained():
 
 
 def test_an_evaluation_that_scatters_more_than_it_rose():
-    flat = {
-        "eval/reward": lambda v, p: 0.4 + 0.05 * np.random.default_rng(5).standard_normal(len(p))
-    }
-    assert notes(healthy(**flat))["eval-noise"] == "note"
+    scatter = 0.4 + 0.05 * np.random.default_rng(5).standard_normal(STEPS)
+    bare = {name: one for name, one in healthy().series.items() if "eval" not in name}
+    for name in ("eval/reward", "eval/gsm8k", "eval/reward/gsm8k"):
+        flat = with_series(replace(healthy(), series=bare), **{name: scatter})
+        assert notes(flat)["eval-noise"] == "note"
     assert [seed for seed in range(20) if "eval-noise" in notes(healthy(seed))] == []
-
-
-def test_steps_that_take_ever_longer():
-    place = np.linspace(0, 1, STEPS)
-    assert without(with_series(healthy(), step_time=5 + 40 * place)) == {"slower": "note"}
-    longer = healthy(completion_length=lambda v, p: 100 + 160 * p)
-    assert without(with_series(longer, step_time=5 + 40 * place)) == {}
 
 
 def test_rates_of_0_from_the_start():

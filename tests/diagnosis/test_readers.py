@@ -809,28 +809,17 @@ def test_trainer_log_of_llamafactory(tmp_path):
 
 
 BAD = {
-    "empty.csv": (b"", "is empty"),
-    "empty.jsonl": (b"\n", "no logged step"),
-    "odd.json": (b'{"columns": 3, "data": [4]}', "no logged step|neither"),
-    "odder.json": (b'{"columns": [[1]], "data": [[4]]}', "neither a reward nor a loss"),
-    "names.csv": (b"step,loss\n", "no logged step"),
-    "half.json": (b'[{"step": 1, "loss": 2}, {"st', "not JSON"),
-    "number.json": (b"3", "holds no list of objects"),
-    "prose.jsonl": (b"it went well\n{\n", "is a JSON object"),
+    name: (text.encode(), says)
+    for name, (text, says) in yaml.safe_load(
+        Path(__file__).with_name("bad_logs.yaml").read_text()
+    ).items()
+} | {
     "binary.csv": (bytes(range(128, 256)), "not UTF-8"),
     "nul.csv": (b"step,loss\n\x00,\x00\n", "none of its 1 lines fits"),
     "deep.json": (b"[" * 100_000, "nested too deeply"),
-    "unknown.csv": (
-        b"step,temperature,humidity\n1,20,30\n",
-        "its columns are: step, temperature, humidity",
-    ),
-    "run.wandb": (b"", "is no file of W&B"),
     "other.wandb": (b":W&B\xe1\xbe\x00", "no logged step"),
     "noise.wandb": (b":W&B\xe1\xbe\x00" + bytes(range(256)) * 9, "no logged step"),
-    "events.out.tfevents.1.host": (b"", "no logged step"),
     "events.out.tfevents.2.host": (bytes(range(256)), "is no event file"),
-    "trainer_state.json": (b'{"log_history": [', "no whole JSON"),
-    "report.pdf": (b"%PDF", "no record of a run that is known"),
 }
 
 

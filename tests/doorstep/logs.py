@@ -21,7 +21,7 @@ def grade(name: str, answer: dict[str, Any]) -> Verdict:
     """The verdict on what is said of one log: what it is, what is wrong, and where the figures
     went."""
     try:
-        _, out, err = command.run("check", answer["path"], "--json", folder=FOLDER)
+        _, out, err = command.run("check", *answer["path"].split(), "--json", folder=FOLDER)
     except Exception:  # noqa: BLE001 a traceback, whatever it is
         return "wrong", traceback.format_exc(limit=-1)
     if not out:

@@ -17,7 +17,6 @@ UNCLEAR = {
         "the KL is named; of a reward that falls the first line says that it did not rise"
     ),
     "logs/trl-grpo-beta-1": "12 rows: what would explain it is a note",
-    "logs/verl-entropy-collapse": "a note, because the reward rises",
     "logs/verl-rollouts": "eight steps are too few for the first line",
 }
 INPUTS = [f"{kind}/{name}" for kind in corpus.KINDS for name in corpus.names(kind)]

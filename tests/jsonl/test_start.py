@@ -62,6 +62,7 @@ def test_a_recipe_is_written_from_what_the_rows_and_the_reward_are_and_it_runs(p
     options = values["task"]["options"]
     assert (options["prompt"], options["gold"]) == ("prompt", "#### {answer}")
     assert options["range"] == {"accuracy": [0, 2], "form": [0, 0.5]}
+    assert "range: {accuracy" in said
     assert re.search(r"label, .* 0\.000 .*'#### {answer}'", said)
     assert "(32 train, 4 val, 4 test)" in said
     assert "prompt, answer, kind" in said
@@ -178,6 +179,8 @@ def test_the_exit_status_says_whether_something_must_be_mended(place, plumbline)
     given = ["--model", "m", "--data", "rows.jsonl", "--trust-code"]
     assert plumbline("init", *given, "--reward", f"{place.module}:score", "--out", "a.yaml")[0] == 0
     assert plumbline("init", *given, "--reward", f"{place.module}:picky", "--out", "b.yaml")[0] == 1
+    given[1] = "./gone"
+    assert plumbline("init", *given, "--reward", f"{place.module}:score", "--out", "c.yaml")[0] == 1
 
 
 def test_ranges_that_nothing_showed_are_not_invented(place):

@@ -3,11 +3,13 @@
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
 from conftest import WORDS
+from plumbline.evaluation.endpoint import Endpoint
 from plumbline.export.export import Export, export
 from plumbline.export.prove import FAULTS, prove
 from plumbline.export.weights import OPTIONS
@@ -171,6 +173,35 @@ def test_each_planted_fault_is_named_and_no_other(models, tmp_path, fault, monke
     with plant(fault, models, tmp_path) as server:
         proof = prove(str(models / "out"), server.address, 10 if fault == "cold" else 4, Observer())
     assert list(proof.faults) == ([PLANTED[fault]] if fault in PLANTED else [])
+
+
+HOSTILE = Path(__file__).with_name("logprobs.txt").read_text().splitlines()
+
+
+@pytest.fixture(scope="module")
+def served(models):
+    with serving(load(models / "out"), models / "out") as server:
+        yield server
+
+
+@pytest.mark.parametrize("said", [*HOSTILE, None])
+def test_log_probabilities_that_are_none_are_left_out(models, served, said, monkeypatch):
+    true = Endpoint._request
+
+    async def changed(self, client, path, body=None):
+        answer = await true(self, client, path, body)
+        if not (body or {}).get("logprobs"):
+            return answer
+        whole = json.loads(answer)
+        (choice,) = whole["choices"]
+        rows = [{"logprob": row["logprob"]} for row in choice["logprobs"]["content"]]
+        choice["logprobs"] = json.loads(said) if said else {"content": rows}  # no token, no others
+        return json.dumps(whole).encode()
+
+    monkeypatch.setattr(Endpoint, "_request", changed)
+    proof = prove(str(models / "out"), served.address, 2, Observer())
+    assert (proof.figures["compared"] > 0, proof.figures["same"]) == (said is None, 2)
+    assert not proof.faults
 
 
 def test_the_command_says_by_its_status_whether_a_file_is_the_model(models, tmp_path, plumbline):

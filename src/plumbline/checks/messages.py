@@ -134,24 +134,3 @@ def _render_field(
 def _is_given(value: Any) -> bool:
     """Whether a figure is there and neither false nor empty; 0 is a figure."""
     return bool(value) or (isinstance(value, Number) and not isinstance(value, bool))
-
-
-def list_codes() -> str:
-    """The codes and figures of every check as a page in Markdown."""
-    lines = [
-        "# Codes of findings",
-        "",
-        "`--json` has of each finding `check`, `code`, `causes` and, under `evidence`, figures. A code",
-        "keeps its meaning; its sentence may change. Any check may also have:",
-        "",
-    ]
-    table = read_messages()
-    for name in (SHARED, *sorted(table.keys() - {SHARED})):
-        entry = table[name]
-        figures = "; ".join(f"`{one}` {what}" for one, what in entry.get("figures", {}).items())
-        codes = [f"`{code}`" for code in entry.get("found", {})]
-        causes = [f"`{code}`" for code in entry.get("causes", {})]
-        lines += ["" if name == SHARED else f"\n## {name}\n", f"Finds {', '.join(codes)}."]
-        lines += [f"Causes: {', '.join(causes)}."] * bool(causes)
-        lines += [f"Figures: {figures}."] * bool(figures)
-    return "\n".join(lines) + "\n"

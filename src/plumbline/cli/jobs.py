@@ -121,7 +121,7 @@ def submit(
     files, command = plan_files(spec, recipe, folder) if spec.on == "anyscale" else ({}, "")
     if dry_run:
         _show_plan(spec, examined, files, command, as_json)
-        raise Exit(1 if examined.fatal else 0)
+        raise Exit(examined.fatal)
     refuse_job(examined, done)
     for line in (*examined.looked_at, *examined.lines()):
         print_to_stderr(line)

@@ -21,7 +21,6 @@ from plumbline.cli import options as take
 from plumbline.cli.exits import clear_exits
 from plumbline.cli.output import (
     print_json,
-    print_result,
     print_tables,
     print_text,
     print_to_stderr,
@@ -263,7 +262,7 @@ def run(
     if dry_run:
         said = api.dry_run(source, overrides=overrides or (), out=out, resume=resume)
         print_json(said.to_json()) if as_json else print_text(said.text())
-        raise Exit(1 if said.fatal else 0)
+        raise Exit(said.fatal)
     finished = api.run(source, overrides=overrides or (), out=out, resume=resume)
     if as_json:
         folder = finished.folder
@@ -305,7 +304,7 @@ def pilot(
         write_advice(found.recipe, out)
         lines.append(f"next: plumbline run {out}{found.recipe.trust_flag}")
     print_json(found.to_json()) if as_json else print_text("\n".join([*lines, ""]))
-    raise Exit(0 if found.recipe is not None else 1)
+    raise Exit(found.recipe is None)
 
 
 @app.command(
@@ -362,7 +361,7 @@ def init(
     given.settings = settled_keys(given.model)
     lines, ready = write_init_recipe(given, try_reward)
     print_text("".join(f"{line}\n" for line in lines))
-    raise Exit(0 if ready else 1)
+    raise Exit(not ready)
 
 
 @app.command(
@@ -396,7 +395,7 @@ def get(
         got = get_model(name, out, view.working)
     state = "is there already" if got.found else f"{megabytes(got.size())}, {got.entry.licence}"
     plain = {"model": got.entry.name, "folder": str(got.folder), "found": got.found}
-    print_result(plain, f"{got.folder}: {got.entry.name}, {state}", as_json)
+    print_json(plain) if as_json else print_text(f"{got.folder}: {got.entry.name}, {state}\n")
 
 
 @app.command(
@@ -636,6 +635,14 @@ def check(
         Path | None,
         Option(help="A run's, where they lie elsewhere: JSON lines, Parquet, or a folder."),
     ] = None,
+    columns: Annotated[
+        list[str] | None,
+        Option(
+            "--map",
+            metavar="reward=COLUMN",
+            help="Which column of a log is the reward, loss, step, kl, ...; repeatable.",
+        ),
+    ] = None,
     trust_code: take.TrustCode = False,  # noqa: ARG001
     verbose: Annotated[
         bool, Option("-v", "--verbose", help="Notes too, and what skipped checks lack.")
@@ -668,13 +675,14 @@ def check(
 
         found = preflight_source(path, overrides or ())
         print_json(found.to_json()) if as_json else print_tables(*found.render(verbose=verbose))
-        raise Exit(1 if found.fatal else 0)
+        raise Exit(found.fatal)
     if overrides:
         raise RecipeError(
             f"{path} is no recipe, and --set is of one", "leave it out, or name a recipe"
         )
     from plumbline.checks.check import examine
     from plumbline.checks.diagnosis.readers import read_runs
+    from plumbline.checks.diagnosis.readers.rows import map_columns
     from plumbline.checks.diagnosis.rules import CHECKS
     from plumbline.checks.findings_output import (
         findings_to_json,
@@ -683,6 +691,7 @@ def check(
         runs_to_json,
     )
 
+    map_columns(columns or ())
     runs: dict[str, Any] = {
         name: run if isinstance(run, DataError) else [examine(history, CHECKS) for history in run]
         for name, run in read_runs(path, completions).items()
@@ -695,8 +704,7 @@ def check(
         print_json(runs_to_json(runs)) if as_json else print_tables(
             *render_run_lines(runs), wrap=False
         )
-    if any(one.fatal for run in runs.values() if isinstance(run, list) for one in run):
-        raise Exit(1)
+    raise Exit(any(one.fatal for run in runs.values() if isinstance(run, list) for one in run))
 
 
 @app.command(
@@ -797,7 +805,7 @@ def audit(
         write_json(out, plain)
     tables = (audit_tables(name, audited) for name, audited in found.items())
     print_json(plain) if as_json else print_tables(*tables, wrap=False)
-    raise Exit(1 if any(audited.fatal for audited in found.values()) else 0)
+    raise Exit(any(audited.fatal for audited in found.values()))
 
 
 @app.command(
@@ -858,7 +866,7 @@ def export(
         with show_progress() as view:
             proof = compare(model, prove, evaluate or 8, view)
         print_json(proof.to_json()) if as_json else print_text(proof.text())
-        raise Exit(1 if proof.faults else 0)
+        raise Exit(bool(proof.faults))
     if out is None:
         raise RecipeError("export needs a place", "add --out FOLDER, or --prove ADDRESS")
     what = take.pick_arguments(Export, locals())

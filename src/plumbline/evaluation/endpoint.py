@@ -32,6 +32,8 @@ TOO_LONG = re.compile(
 )
 """What endpoints say where a prompt and an answer of so many tokens are more than the model
 takes."""
+ROUNDING = 1e-3
+"""Nats that a log-probability may be above 0 by."""
 LONGEST = 2**24
 """Bytes of an answer, and tokens that it may say that it has."""
 
@@ -210,7 +212,14 @@ class Endpoint:
             text, finish = choice["message"]["content"], choice.get("finish_reason")
             content = (choice.get("logprobs") or {}).get("content") or () if self.logprobs else ()
             logprobs = np.array([each["logprob"] for each in content], dtype=np.float32)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            ArithmeticError,
+            RecursionError,
+        ) as error:
             why = f"{type(error).__name__}: {error}"
             shown = said[:1000].decode(errors="replace")
             raise self._error(
@@ -229,7 +238,7 @@ class Endpoint:
         for what, count in (("an answer", tokens), ("a prompt", read)):
             if type(count) is not int or not 0 <= count <= LONGEST:
                 raise self._error(f"says that {what} has {count!r:.300} tokens (usage)")
-        if logprobs.ndim != 1 or not np.isfinite(logprobs).all():
+        if logprobs.ndim != 1 or not (np.isfinite(logprobs) & (logprobs < ROUNDING)).all():
             raise self._error("answered with log-probabilities that are no numbers")
         places, unknown = np.arange(len(logprobs)), np.full(len(logprobs), -1)
         drawn = Transition(positions=places, tokens=unknown, logprobs=logprobs)

@@ -115,6 +115,11 @@ def prove(given: str, where: str, limit: int, listener: Listener) -> Proof:
         ModelError: there is no model, or it does not write from left to right.
         EngineError: the server is not there, refuses, or answers something else.
     """
+    if not where.rpartition("=")[2]:
+        raise ModelError(
+            f"--prove {where!r} names no place",
+            "give an address, a model's directory or a GGUF file",
+        )
     source = find_source(given)
     policy, greedy = _open(source.model)
     deployed = _open_deployed(where)

@@ -8,7 +8,7 @@ import sysconfig
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -174,6 +174,24 @@ def find_label(
 def gold_cases(examples: Sequence[Example]) -> list[Case]:
     """Gold answers, which should earn 1."""
     return [Case(one, GOLD, one.gold) for one in examples if one.gold is not None]
+
+
+FEWEST, CLEAR = 4, 10
+"""Gold answers that earn less than wrong ones, and times those that earn more, which are no
+chance."""
+
+
+def count_turned(gold: Mapping[str, float], wrong: Mapping[str, float]) -> int:
+    """How many gold answers earn less than a gold answer of another row in their place; 0 unless
+    many do and next to none earns more, as where a sign is wrong.
+
+    Args:
+        gold: rewards of gold answers, by example.
+        wrong: the same of shuffled ones; two of one text earn the same.
+    """
+    pairs = [(gold[key], wrong[key]) for key in gold.keys() & wrong.keys()]
+    less, more = sum(own < other for own, other in pairs), sum(own > other for own, other in pairs)
+    return less if less >= max(FEWEST, len(pairs) / 4) and less > CLEAR * more else 0
 
 
 def hostile_cases(examples: Sequence[Example], texts: Sequence[str] | None = None) -> list[Case]:

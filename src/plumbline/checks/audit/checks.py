@@ -229,6 +229,15 @@ def find_unpaid_gold(seen: ScoringRunner) -> Iterator[Finding]:
     # else none was tried yet
     if not seen.golds and not any(verdict.hung for verdict in seen.all_verdicts):
         yield Finding("note", check="no-oracle")
+    if count := seen.turned:
+        yield Finding(
+            "fatal",
+            "turned",
+            evidence={"n": len(seen.golds), "low": count},
+            samples=list_ids(seen.golds),
+            causes=("wrong-sign",),
+        )
+        return
     scored = [(one, one.score) for one in seen.golds if one.score is not None]
     if not scored or seen.label is not None:
         return  # without scores it is said where it is said why
@@ -698,8 +707,10 @@ LOAD = (
 
 def checks_for(seen: ScoringRunner) -> Sequence[Check[ScoringRunner]]:
     """What can be asked. Of a reward that comes out otherwise each time nothing else is said: every
-    figure would be chance. Gold answers that are labels, or in a form that is not read, explain
-    what they lack."""
+    figure would be chance. Nor of one whose sign is wrong: every figure would be turned. Gold
+    answers that are labels, or in a form that is not read, explain what they lack."""
+    if seen.turned:
+        return (find_unpaid_gold,)
     if seen.misread is not None:
         return (find_unread_form,)
     if any(one.where == AGAIN and 2 * len(one.verdicts) > one.of for one in seen.changed):

@@ -17,7 +17,7 @@ from plumbline.evaluation.statistics import Clusters, Interval
 from plumbline.records import Failure, Outcome, Score, Verdict, clusters_of, group_by_key
 from plumbline.rollouts.reward_workers import RewardWorkers
 from plumbline.tasks import Progress
-from plumbline.tasks.cases import Case, Label, NoAnswer, judge_case, limit_time
+from plumbline.tasks.cases import Case, Label, NoAnswer, count_turned, judge_case, limit_time
 from plumbline.tasks.task import Task
 
 Depth = Literal["load", "run", "audit"]
@@ -222,7 +222,7 @@ class ScoringRunner(Context):
     def is_broken(self) -> bool:
         """Whether verdicts do not come or do not last, or gold answers are paid next to nothing."""
         grave = self.label is not None and self.label.grave
-        return self.failed or bool(self.changed) or grave or self.ceiling == 0
+        return bool(self.failed or self.changed or grave or self.ceiling == 0 or self.turned)
 
     @property
     def all_verdicts(self) -> list[CaseVerdict]:
@@ -243,6 +243,13 @@ class ScoringRunner(Context):
         """By the way in which they were made: "writing" of gold answers written otherwise, "wrong"
         of wrong answers that name the gold one, "marks" of gold answers whose marks are damaged."""
         return {group[1]: found for group, found in self.kept.items() if group[0] == what}
+
+    @property
+    def turned(self) -> int:
+        """See `tasks.cases.count_turned`."""
+        shuffled = self.baselines.get("shuffled-gold", {}).values()
+        wrong = {one.case.example.id: one.reward for found in shuffled for one in found}
+        return count_turned(self.gold_rewards, wrong)
 
     @property
     def baselines(self) -> Mapping[str, Mapping[str, Sequence[CaseVerdict]]]:

@@ -15,6 +15,7 @@ from typing import Any
 from plumbline.records import Example, group_by_key
 from plumbline.seeds import generator
 from plumbline.tasks.tables import read_table
+from plumbline.tasks.task_data import Splits
 from plumbline.tasks.text.numbers import without_accents
 
 # -- examples, and their gold answers damaged ------------------------------------------------------
@@ -25,14 +26,15 @@ MOST = 16
 """Damaged copies of one gold answer."""
 
 
-def sample_examples(
-    splits: Mapping[str, Sequence[Example]], count: int, seed: int
-) -> list[Example]:
+def list_examples(splits: Splits) -> list[Example]:
+    """The examples of all splits, each once."""
+    return [*{one.id: one for examples in splits.values() for one in examples}.values()]
+
+
+def sample_examples(splits: Splits, count: int, seed: int) -> list[Example]:
     """So many examples at most, from all splits, of every stratum as evenly as there are; in a
     seeded order."""
-    every = list(
-        {example.id: example for examples in splits.values() for example in examples}.values()
-    )
+    every = list_examples(splits)
     places = generator(seed, "audit", "examples").permutation(len(every))
     strata = group_by_key((every[place].stratum, every[place]) for place in places)
     deepest = max(map(len, strata.values()), default=0)

@@ -33,6 +33,7 @@ from plumbline.checks.audit.scoring_runner import (
 from plumbline.checks.audit.texts import (
     damage_answer,
     damage_marks,
+    list_examples,
     make_wrong_answers,
     rewrite_answer,
     sample_examples,
@@ -261,8 +262,7 @@ def judge_references(
     baselines of every example.
     """
     runner.judge("hostile texts", {("hostile",): hostile_cases(struck, texts)})
-    every = {example.id: example for examples in splits.values() for example in examples}
-    if golds := gold_cases([*every.values()]):
+    if golds := gold_cases(list_examples(splits)):
         runner.judge("gold answers", {("gold",): golds})
     answers: dict[Group, Sequence[Case]] = {
         ("baseline", name, split): cases
@@ -282,8 +282,8 @@ def _judge_all(
     otherwise.
     """
     judge_references(runner, splits, few[:STRUCK])
-    every = {example.id: example for examples in splits.values() for example in examples}.values()
-    runner.judge("one text on every row", {ANYTHING: hostile_cases([*every], [NONSENSE])})
+    every = hostile_cases(list_examples(splits), [NONSENSE])
+    runner.judge("one text on every row", {ANYTHING: every})
     # what fails for a row that is left out is no fault
     for case in hostile_cases(runner.task.rows_without_gold, [NONSENSE]):
         if not runner.ended and (verdict := runner.judge_once(case)).score is not None:

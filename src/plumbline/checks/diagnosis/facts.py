@@ -293,13 +293,15 @@ def reward_stands(history: History, since: int) -> bool:
     return measure_shift(values, third, third).interval.high < STANDS * abs(float(values.mean()))
 
 
-def groups_differ_late(history: History) -> bool:
-    """Whether most groups are known to have rewards that differ, in the last third of the run."""
+def groups_differ_late(history: History, *, unknown: bool = False) -> bool:
+    """Whether most groups have rewards that differ, in the last third of the run; `unknown` where
+    nothing says it."""
     share, spread = history["frac_reward_zero_std"], history["reward_std"].values
     if len(share):
         return float(np.nanmean(share.last(len(share) // 3 + 1).values)) < 0.5
-    third = len(spread) // 3
-    return third > 0 and bool(np.nanmedian(spread[-third:]) > 0.2 * np.nanmedian(spread[:third]))
+    if not (third := len(spread) // 3):
+        return unknown
+    return bool(np.nanmedian(spread[-third:]) > 0.2 * np.nanmedian(spread[:third]))
 
 
 CUT = 0.8

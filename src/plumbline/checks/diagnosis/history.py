@@ -25,17 +25,20 @@ Names of series, each with a value a logged step:
     correctness/NAME        what says whether answers are right, and is no reward: an accuracy, a pass rate
     preference/NAME         margin, accuracy, chosen, rejected, logps_chosen, logps_rejected: of pairs
     eval/reward, eval/loss, eval/NAME        evaluations inside training; eval/reward/SET and eval/loss/SET of several
-                            sets, eval/preference/NAME of held-out pairs
+                            sets, eval/preference/NAME of held-out pairs; where no eval/reward was logged, it is the
+                            mean of the others
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
 from plumbline.checks.check import Context
-from plumbline.records import Evaluation, FloatArray, IntArray
+from plumbline.records import Evaluation, FloatArray, IntArray, group_by_key
 
 Kind = Literal["rl", "sft"]
 
@@ -184,7 +187,21 @@ class History(Context):
         return self.options
 
     def __getitem__(self, name: str) -> Series:
+        if name == "eval/reward" and name not in self.series:
+            return self._held_out
         return self.series.get(name, EMPTY)
+
+    @cached_property
+    def _held_out(self) -> Series:
+        """The mean of evaluations by other names."""
+        names = [name for name in self.names("eval/") if not re.search("loss|length|pref", name)]
+        return Series.of_means(
+            group_by_key(
+                (int(step), value)
+                for name in names
+                for step, value in zip(*self[f"eval/{name}"].finite, strict=True)
+            )
+        )
 
     def names(self, prefix: str) -> list[str]:
         """What follows a prefix in the names of series."""

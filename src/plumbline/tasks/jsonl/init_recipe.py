@@ -186,6 +186,11 @@ def write_init_recipe(what: InitOptions, try_reward: TryReward) -> tuple[list[st
     taken = _copy_from_script(what)
     with redirect_stdout(io.StringIO()):  # what a reward prints at each of the texts that are tried
         seen = inspect_rows(what, try_reward) if _is_seen(what) else _options_without_rows(what)
+    if what.model.startswith((".", "/", "~")) and not Path(what.model).expanduser().exists():
+        seen.lines.append(f"not ready: there is no model {what.model} here; correct model.name")
+        seen.blocked |= what.script is None
+    if seen.blocked:
+        seen.next_step = seen.next_step or "Do not train yet: mend what is not ready."
     text = render_recipe(what, seen)
     values = read_yaml(text, str(what.out))
     parse_recipe(_without_open(values), str(what.out))
@@ -446,6 +451,7 @@ def _try_reward(seen: _SettledOptions, given: str | None, try_reward: TryReward)
         if baselines[best] > UNSOUND * gold:
             said += ", and an answer that knows nothing should not: such answers will be learnt"
             seen.next_step = "Do not train yet: mend the reward, or see what audit says of it."
+            seen.blocked = True
     seen.lines.append(said)
     if task.options.range:
         pairs = task.options.range
@@ -455,6 +461,7 @@ def _try_reward(seen: _SettledOptions, given: str | None, try_reward: TryReward)
         seen.remarks["range"] = (
             "the least and the most of each part, as seen in a few texts: correct them if need be"
         )
+        seen.lines.append(f"range: {_flow(seen.options['range'])}, {seen.remarks['range']}")
     if (refusal := trial.refusal) is not None:
         seen.lines.append(f"not ready: {refusal.what}. {refusal.fix}")
         seen.blocked = True
@@ -468,8 +475,6 @@ def _try_reward(seen: _SettledOptions, given: str | None, try_reward: TryReward)
         form = task.explain_unnamed_form(task.examples("train")[:LOOKED_AT])
         seen.lines = [*unpaid, *seen.lines, *filter(None, [form])]
         seen.blocked |= bool(unpaid)
-    if seen.blocked:
-        seen.next_step = "Do not train yet: mend what is not ready."
     seen.task = task
 
 

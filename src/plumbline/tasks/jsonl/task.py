@@ -29,6 +29,7 @@ from plumbline.tasks.cases import (
     Label,
     baseline_cases,
     cases_of,
+    count_turned,
     find_label,
     gold_cases,
     within_budget,
@@ -430,10 +431,19 @@ class JsonlTask(Task):
         judged = within_budget(cases, lambda case: self.judge(case.example, case.text)[1])
         return [score.total for _, score in judged]
 
+    def is_turned(self) -> bool:
+        """Whether gold answers earn less than those of other rows."""
+        examples = self.examples("train")[:TRIED]
+        shuffled = baseline_cases(self, examples)["shuffled-gold"]
+        return count_turned(*map(self._rewards, (gold_cases(examples), shuffled))) > 0
+
+    def _rewards(self, cases: Iterable[Case]) -> dict[str, float]:
+        return {case.example.id: self.mean_of([case]) for case in cases}
+
     def guess_gold(self, columns: Sequence[str] = ()) -> "tuple[GoldGuess | None, dict[str, str]]":
         """The column, or template of columns, that earns most as an answer, if it earns more than
-        answers that know nothing; and why columns cannot hold answers. It is tried on the first
-        rows.
+        answers that know nothing, or the first of a usual name that earns less in its own row than
+        in others; and why columns cannot hold answers. It is tried on the first rows.
 
         Args:
             columns: that are tried; none are `answer_columns`.
@@ -449,6 +459,8 @@ class JsonlTask(Task):
                     break
                 if guess.earns > (best.earns + 1e-6 if best else 0.0 if columns else guess.least):
                     best = guess
+                elif guess.turned and name.lower() in NOT_ASKED - {"rejected"}:
+                    return guess, refused
                 if (best and best.earns > 1 - 1e-6) or time.monotonic() - began > 3 * BUDGET:
                     return best, refused
         return best, refused
@@ -457,7 +469,8 @@ class JsonlTask(Task):
         task = JsonlTask(
             self.options.model_copy(update={"gold": gold}), LOOKED_AT
         ).with_seen_ranges()
-        if (labelled := task.find_label(task.examples("train"))) is not None:
+        labelled, turned = None, task.is_turned()
+        if not turned and (labelled := task.find_label(task.examples("train"))) is not None:
             gold = labelled.template.replace(
                 "{}", as_template(gold, task.examples("train")[0].reference)
             )
@@ -473,7 +486,7 @@ class JsonlTask(Task):
                 least = max(least, task.mean_of(cases))
         # the rows say that it is the better one
         preferred = gold == "chosen" and "rejected" in examples[0].reference
-        return GoldGuess(gold, earns, 0.0 if preferred else least, labelled)
+        return GoldGuess(gold, earns, 0.0 if preferred else least, labelled, turned)
 
     def declare_ranges(self) -> str:
         """See `Task.declare_ranges`; and what lay beyond them."""
@@ -557,12 +570,12 @@ class JsonlTask(Task):
 
     def fit_ranges(self) -> "JsonlTask":
         """The task with the ranges that its parts are seen to have, where none are declared, the
-        functions have TRL's signature and gold answers show them; else itself."""
-        return (
-            self.with_seen_ranges()
-            if self.sums and self.has_gold and self.options.range is None
-            else self
-        )
+        functions have TRL's signature and gold answers show them, or where these earn less than
+        wrong ones; else itself."""
+        if not self.has_gold or self.options.range is not None:
+            return self
+        fitted = self.with_seen_ranges()
+        return fitted if self.sums or fitted.is_turned() else self
 
     def with_seen_ranges(self) -> "JsonlTask":
         """The task with the ranges that its parts are seen to have, where 0 to 1 is not what they
@@ -659,6 +672,8 @@ class GoldGuess:
     """What an empty answer, the question written back, and texts of other rows earn at most."""
     labelled: Label | None
     """Where the column alone earns less."""
+    turned: bool
+    """Whether other rows' texts earn more than a row's own."""
 
 
 def open_guessed(options: Mapping[str, Any]) -> JsonlTask:
@@ -681,7 +696,7 @@ def open_guessed(options: Mapping[str, Any]) -> JsonlTask:
         "gold" not in options
         and not task.has_gold
         and (guess := task.guess_gold()[0])
-        and guess.earns > SURELY
+        and (guess.turned or guess.earns > SURELY)
     ):
         found["gold"] = guess.gold
     settled = given.model_copy(update=found)

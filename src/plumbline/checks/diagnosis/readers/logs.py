@@ -30,7 +30,9 @@ from plumbline.checks.diagnosis.readers.rows import (
     collect_series,
     count_repeats,
     find_kind,
+    find_series_name,
     find_trainer,
+    is_step,
     is_step_of_total,
     list_columns,
     map_settings,
@@ -42,6 +44,10 @@ from plumbline.records import Row, Rows, Values
 from plumbline.storage import SMALL, clear_read_errors, parse_json, read_text
 
 _IS_PAIR = re.compile("(?:eval/)?preference/")
+_TOLD = {"reward", "loss", "eval", "preference", "correctness"}
+"""Beginnings of names of series, of which one at least says what came of a run."""
+SHOWN = 8
+"""Columns that are named."""
 
 
 def read_log(
@@ -86,8 +92,13 @@ def read_log(
         del series["epoch"]  # a counter of whole epochs does not say how much of one was seen
     columns = list_columns(steps)
     kind = find_kind(series, columns)
-    if kind is None:
-        raise _unknown_columns_error(f"{path} ({origin})", rows)
+    unread = _list_unread(steps)
+    if kind is None or not {name.partition("/")[0] for name in series} & _TOLD:
+        raise DataError(
+            f"{path} ({origin}) has neither a reward nor a loss under a name that is known{unread}",
+            "say which column is which: plumbline check --map reward=COLUMN (or loss=, step=, kl=; "
+            "all names: diagnosis/readers/names.yaml)",
+        )
     settings = map_settings(config)
     # The last row may say how many steps there will be.
     planned = [as_number(rows[-1].get(column)) for column in TABLE["planned"]]
@@ -120,12 +131,14 @@ def read_log(
         skipped=skipped,
         options=TABLE["trainers"][trainer]["keys"],
         logs=TABLE["trainers"][trainer]["log"],
-        remarks=tuple(_find_remarks(steps, step or AT, series)),
+        remarks=tuple(_find_remarks(steps, step or AT, series, kind, unread)),
     )
     return history if folder is None else add_completions(history, read_beside(folder, parts))
 
 
-def _find_remarks(rows: Rows, step: str, series: Mapping[str, Series]) -> Iterator[str]:
+def _find_remarks(
+    rows: Rows, step: str, series: Mapping[str, Series], kind: str, unread: str
+) -> Iterator[str]:
     again, last = [list[Row]()], -FAR
     for row in rows:
         at = as_number(row.get(step)) or 0.0
@@ -139,8 +152,11 @@ def _find_remarks(rows: Rows, step: str, series: Mapping[str, Series]) -> Iterat
             f"{left_out:,} rows of a step that another row had, too, were left out: of other "
             "ranks, or of other runs"
         )
+    mapped = f"{unread}; --map reward=COLUMN says which one the reward is" * bool(unread)
     if set(series) <= {"loss", "epoch"}:
-        yield "supervised training is a guess: the log holds a loss alone"
+        yield f"supervised training is a guess: the log holds a loss alone{mapped}"
+    elif kind == "rl" and not any(IS_REWARD.fullmatch(name) for name in series):
+        yield f"no reward is known by its name, so nothing says whether it is learnt{mapped}"
 
 
 def add_completions(history: History, stored: Completions) -> History:
@@ -184,39 +200,18 @@ def _weigh_parts(samples: list[Sample], history: History) -> list[Sample]:
     return [replace(one, reward=total(one, weights)) if one.parts else one for one in samples]
 
 
-def _unknown_columns_error(what: str, rows: Rows) -> DataError:
-    seen = list(dict.fromkeys(key for row in rows for key in row))
-    shown = ", ".join(seen[:30]) + (f" and {len(seen) - 30} more" if len(seen) > 30 else "")
-    named = {theirs: ours for theirs, ours in TABLE["series"].items() if isinstance(ours, str)}
-    known = [theirs for theirs, ours in named.items() if ours in {"reward", "loss", "eval/loss"}]
-    return DataError(
-        f"{what} has neither a reward nor a loss under a name that is known; its columns are: "
-        f"{shown}",
-        f"rename one of them to one of: {', '.join(known[:12])} (all names: "
-        "diagnosis/readers/names.yaml)",
-    )
+def _list_unread(rows: Rows) -> str:
+    """Some columns that no check reads, in words; empty where there are none."""
+    unread = [
+        key
+        for key in list_columns(rows)
+        if not (key == AT or is_step(key) or find_series_name(key))
+    ]
+    return f"; not understood: {', '.join(unread[:SHOWN])}" * bool(unread)
 
 
 # -- the configuration beside a log ----------------------------------------------------------------
 
-_CONFIGS = (
-    "config.yaml",
-    "files/config.yaml",
-    "config.json",
-    "args.json",
-    "args.yaml",
-    "training_args.json",
-    "training_args.yaml",
-    "hparams.yaml",
-    ".hydra/config.yaml",
-    "configs/rl.toml",
-    "configs/trainer.toml",
-    "configs/orchestrator.toml",
-    "adapter_config.json",
-    "training_args.bin",
-)
-"""Where trainers write their configuration, and peft that of an adapter; what stands first
-counts."""
 _CARD = re.compile(r"^- (\w+): (\S+)[ \t]*$", re.MULTILINE)
 _CARD_YAML = re.compile(r"^```yaml\n(.{1,20000}?)\n```", re.MULTILINE | re.DOTALL)
 
@@ -228,7 +223,7 @@ def config_beside(folder: Path) -> Values:
         DataError: it cannot be read.
     """
     config: Values = {}
-    for file in [folder / name for name in _CONFIGS if (folder / name).is_file()]:
+    for file in [folder / name for name in TABLE["configs"] if (folder / name).is_file()]:
         try:
             with clear_read_errors(file):
                 values = (

@@ -13,7 +13,7 @@ import numpy as np
 
 from plumbline.checks.diagnosis.history import Kind, Series
 from plumbline.config.overrides import read_package_yaml
-from plumbline.errors import DataError
+from plumbline.errors import DataError, RecipeError
 from plumbline.records import FloatArray, Row, Rows, Values
 
 TABLE = read_package_yaml(Path(__file__).with_name("names.yaml"))
@@ -73,6 +73,28 @@ def _spellings(name: str) -> tuple[str, ...]:
             spelled for one in spellings for spelled in (one, re.sub(r"^train[/_]", "", one))
         )
     )
+
+
+def map_columns(pairs: Iterable[str]) -> None:
+    """Read columns as a user says, for as long as this process lasts.
+
+    Args:
+        pairs: `reward=Belohnung`, the name of a series (see `history`) or `step` first.
+
+    Raises:
+        RecipeError: there is no such series, or no column is named.
+    """
+    known = {"step", *(ours.name for _, ours in _ENTRIES)}
+    for pair in pairs:
+        name, _, column = pair.partition("=")
+        if not column or name not in known:
+            raise RecipeError(
+                f"--map {pair} says of no column what it is",
+                f"write --map reward=COLUMN; in its place: {', '.join(sorted(known))}",
+            )
+        _ENTRIES.insert(0, (re.compile(re.escape(column)), _Ours(name, -1, 1, 0)))
+        TABLE["steps"][:0] = [column.lower()] * (name == "step")
+    _find_ours.cache_clear()
 
 
 @cache

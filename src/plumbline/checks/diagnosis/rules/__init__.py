@@ -1,5 +1,5 @@
-"""The checks of a run's records. A new one is a function with the decorator `rule`, and a line in
-`CHECKS`."""
+"""The checks of a run's records. A new one is a function with the decorator `rule` in a module
+here."""
 
 from plumbline.checks.check import Check
 from plumbline.checks.diagnosis.history import History
@@ -19,75 +19,26 @@ from plumbline.checks.diagnosis.rules import (
     steps,
 )
 
-CHECKS: tuple[Check[History], ...] = (
-    series.find_not_finite,
-    signal.find_no_signal,
-    signal.find_zero_variance_groups,
-    signal.find_no_advantages,
-    reward.find_dead_part,
-    reward.find_parts_oppose,
-    reward.find_lost_reward,
-    reward.find_parser,
-    gold.find_gold_unpaid,
-    gold.find_writing_unpaid,
-    rows.find_reward_rows,
-    reward.find_references,
-    reward.find_unjudged,
-    steps.find_rate_exhausted,
-    steps.find_small_updates,
-    steps.find_high_rate,
-    steps.find_gradient_spikes,
-    signal.find_mostly_noise,
-    policy.find_kl,
-    policy.find_gap,
-    policy.find_sampling_filters,
-    steps.find_clip_idle,
-    steps.find_clip_high,
-    reward.find_reward_falls,
-    policy.find_entropy,
-    answers.find_length,
-    answers.find_truncation,
-    answers.find_degenerate_output,
-    series.find_repetition,
-    answers.find_identical_samples,
-    evaluations.find_eval_disagrees,
-    evaluations.find_worse_texts,
-    hacking.find_reward_hacking,
-    evaluations.find_decoding,
-    evaluations.find_gain,
-    evaluations.find_plateau,
-    data.find_coverage,
-    preference.find_no_margin,
-    losses.find_no_gradient,
-    losses.find_sft_loss,
-    losses.find_no_fall,
-    losses.find_below_zero,
-    losses.find_summed_loss,
-    preference.find_swapped_pairs,
-    preference.find_less_likely,
-    evaluations.find_unfinished,
-    policy.find_untrained,
-    policy.find_unchanged,
-    evaluations.find_no_better,
-    evaluations.find_part_lost,
-    data.find_overlap,
-    evaluations.find_eval_noise,
-    data.find_window_cut,
-    data.find_repeated_prompts,
-    data.find_prompts,
-    data.find_data_order,
-    answers.find_wrong_language,
-    answers.find_goes_on,
-    answers.find_length_paid,
-    signal.find_stuck_prompts,
-    signal.find_outage,
-    reward.find_dead_task,
-    reward.find_dominant_part,
-    signal.find_part_alone,
-    steps.find_ratio_capped,
-    series.find_loss_zero,
-    series.find_slower,
-    series.find_jump,
-    evaluations.find_no_rise,
+CHECKS: tuple[Check[History], ...] = tuple(
+    dict.fromkeys(
+        one
+        for module in (
+            series,
+            signal,
+            reward,
+            gold,
+            rows,
+            steps,
+            policy,
+            answers,
+            hacking,
+            evaluations,
+            data,
+            preference,
+            losses,
+        )
+        for one in vars(module).values()
+        if isinstance(one, Check)
+    )
 )
 """What follows from what: `checks/consequences.yaml`."""

@@ -42,6 +42,8 @@ from plumbline.runs.evaluations import REFERENCE
 LENGTH_TIMES = 3.0
 SHORT = 0.2
 LENGTH_ENOUGH = 20
+GAIN = 0.05
+"""Of the reward, which answers that grew must earn more."""
 ENDING = 0.01
 """Share of cut answers, under which ends are still drawn."""
 
@@ -59,6 +61,9 @@ def find_length(history: History) -> Iterator[Finding]:
         return
     first, last = end_medians(values, tenth_of(values))
     reward = fit_trend(history["reward"].values)
+    more = reward.t >= 2 and reward.last - reward.first > GAIN * max(
+        abs(reward.first), abs(reward.last)
+    )
     evidence = {"first": first, "last": last, "reward t": np.clip(reward.t, -99, 99)}
     if last > LENGTH_TIMES * max(first, 1) and last - first > 20:
         paid = (
@@ -66,10 +71,10 @@ def find_length(history: History) -> Iterator[Finding]:
             or correlate_with_reward(history.samples, count_characters)[0] > STRONG
         )
         yield Finding(
-            "warning" if paid or reward.t < 2 else "note",
+            "note" if more and not paid else "warning",
             "grew",
             since=series.steps[np.argmax(series.values > LENGTH_TIMES * max(first, 1))],
-            evidence=evidence | {"earns more": reward.t >= 2, "paid": paid},
+            evidence=evidence | {"earns more": more, "paid": paid},
             causes=unrefuted_causes(
                 ("length-paid", not (paid or _pays_length(history))),
                 ("charged-less", paid),

@@ -423,8 +423,8 @@ WARM = 0.8
 """A temperature that is none of the causes."""
 ENTROPY_ENOUGH = 20
 TWENTIETH = 0.05
-"""Of the entropy at first: with less for a third of the run, and a reward that stands while groups
-still differ, what is tried is what was tried before."""
+"""Of the entropy at first: with less for a third of the run, and a reward that stands below what
+solves the task while groups may differ, what is tried is what was tried before."""
 MUCH = 1.0
 """Nats a token that it rose by; English text has about 2 to 3 under a small model."""
 
@@ -442,11 +442,13 @@ def find_entropy(history: History) -> Iterator[Finding]:
     first, last = end_medians(values, width)
     third = len(values) // 3
     since = int(steps[-third])
-    reward = fit_trend(history["reward"].values)
+    reward, late = (fit_trend(history["reward"].since(step).values) for step in (0, since))
+    top, recent = max_reward(history) or 1.0, recent_median(history["reward"])
+    solved = recent > SOLVED * top and (recent <= top or reward.t > 2)
     if last < GONE and last < SHARE * first:
         gone = np.flatnonzero(values < GONE)
         yield Finding(
-            "note" if reward.t > 2 else "warning",
+            "note" if solved or late.t > 2 else "warning",
             "gone",
             since=steps[gone[0]] if len(gone) else None,
             evidence={"first": first, "last": last},
@@ -461,10 +463,9 @@ def find_entropy(history: History) -> Iterator[Finding]:
             ),
         )
     elif median(values[-third:]) < TWENTIETH * first and reward_stands(history, since):
-        top = max_reward(history)
-        solved = top is not None and recent_median(history["reward"]) > SOLVED * top
+        differ = groups_differ_late(history, unknown=True)
         yield Finding(
-            "warning" if groups_differ_late(history) and not solved else "note",
+            "warning" if differ and not solved else "note",
             "spent",
             since=since,
             evidence={"first": first, "last": last},
@@ -562,7 +563,8 @@ def _scale(history: History) -> float:
 SAME = 0.99
 ENOUGH = 20
 SOLVED = 0.9
-"""Mean reward from which on equal answers are right ones."""
+"""Share of the most that can be earned, 1 where that is unknown, from which on equal answers are
+right ones."""
 UNCHANGED_LONG = 20
 """Characters of the median answer: a word may well stay what it was."""
 

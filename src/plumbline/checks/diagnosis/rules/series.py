@@ -416,8 +416,8 @@ def list_jumps(series: Series) -> dict[int, tuple[float, float, float]]:
     }
 
 
-REPEATS, REPEATS_TIMES = 0.3, 3.0
-"""Share of a text that repeats, and times what it was at first."""
+REPEATS, REPEATS_TIMES, REPETITION_ENOUGH = 0.3, 3.0, 20
+"""Share of a text that repeats, times what it was at first, and logged steps."""
 
 
 @rule("repetition", "repetition")
@@ -428,7 +428,7 @@ def find_repetition(history: History) -> Iterator[Finding]:
     """
     steps, values = history["repetition"].finite
     tenth = tenth_of(values)
-    if len(values) < SLOWER_ENOUGH:
+    if len(values) < REPETITION_ENOUGH:
         return
     first, last = end_medians(values, tenth)
     if last > max(REPEATS, REPEATS_TIMES * first):
@@ -438,37 +438,3 @@ def find_repetition(history: History) -> Iterator[Finding]:
             evidence={"first": first, "last": last},
             causes=("paid", "high-rate"),
         )
-
-
-TIMES = 3.0
-SLOWER_ENOUGH = 20
-
-
-@rule("slower", "step_time", kinds=BOTH, live=False)
-def find_slower(history: History) -> Iterator[Finding]:
-    """Steps that take ever longer for the same work.
-
-    The second tenth of the steps (the first one warms up) against the last, a token where lengths
-    are known.
-
-    What else ran on the machine is not known, so it is a note.
-    """
-    seconds = history["step_time"].finite_values
-    if len(seconds) < SLOWER_ENOUGH:
-        return
-    width = tenth_of(seconds)
-    grew = median(seconds[-width:]) / max(median(seconds[width : 2 * width]), 1e-9)
-    length = history["completion_length"].finite_values
-    if len(length) >= SLOWER_ENOUGH:
-        grew /= max(1.0, median(length[-width:]) / max(median(length[width : 2 * width]), 1.0))
-    if grew < TIMES:
-        return
-    yield Finding(
-        "note",
-        evidence={
-            "times": round(grew, 2),
-            "seconds": median(seconds[-width:]),
-            "a token": len(length) >= SLOWER_ENOUGH,
-        },
-        causes=("memory", "dead-workers", "other-work"),
-    )
