@@ -610,7 +610,10 @@ def test_the_first_lines_count_what_is_refused_and_paid_wrongly(users):
 
 def test_form_may_take_its_share_and_a_small_penalty_is_a_note(users):
     found = users("sound,thinks_first", gold="<think>so</think> {answer}")
-    assert {one["check"] for one in found["findings"] if one["level"] != "note"} <= {"baseline", "marks"}
+    assert {one["check"] for one in found["findings"] if one["level"] != "note"} <= {
+        "baseline",
+        "marks",
+    }
     assert found["misjudged"]["right answers refused"]["count"] == 0
     (low,) = [one for one in users("sound,short_penalty")["findings"] if one["check"] == "oracle"]
     assert low["level"] == "note"

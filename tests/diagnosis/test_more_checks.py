@@ -1374,6 +1374,13 @@ def test_a_model_that_is_no_better_than_a_baseline():
         assert notes(run(*baselines, answered("rl", level)))["no-better"] == "note"
 
 
+def test_the_lead_over_a_baseline_has_the_interval_of_a_difference():
+    same = answered("rl", RL)
+    history = run(final("reference", "constant", same.evaluation), same)
+    (one,) = (one for one in examine(history, CHECKS).findings if one.check == "no-better")
+    assert -one.evidence["low"] == one.evidence["high"] > 0
+
+
 def test_a_few_examples_that_all_fell_are_no_fall_yet():
     def lower(row: Judged) -> Judged:
         return replace(row, reward=row.reward / 2)

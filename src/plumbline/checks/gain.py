@@ -20,7 +20,7 @@ import numpy as np
 
 from plumbline.config.overrides import read_package_yaml
 from plumbline.errors import RunError
-from plumbline.runs.record import MOST_SECONDS, RunRecord
+from plumbline.runs.record import MOST_SECONDS, RunRecord, last_model
 
 LEAST_GAIN = 0.05
 """Less than this is no reason to train."""
@@ -144,7 +144,8 @@ def offer_of_run(run: RunRecord) -> tuple[Offer, float]:
     if section is None or not rows or not spent:
         raise RunError(
             f"{run.folder} has no steps of RL that say what more of it would gain",
-            "try its model before the next run: plumbline pilot RECIPE",
+            f"draw answers of its model, which say what each way would gain: plumbline pilot "
+            f"{run.folder}/recipe.yaml --set model.name={last_model(str(run.folder))}",
         )
     answers = len(spent) * section.prompts_per_step * section.group_size
     seconds = [[row.get(name) or 0 for name in ("cpu/rollouts", "cpu/update")] for row in spent]

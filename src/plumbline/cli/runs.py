@@ -144,10 +144,11 @@ def decide(
     from plumbline.runs.remote import local_run
 
     evidence = gather_evidence([*map(local_run, runs)])
-    if tree is None and out is None and evidence.runs[0].run.recipe.decide is None:
+    run = evidence.runs[0].run
+    if tree is None and out is None and run.recipe.decide is None:
         from plumbline.checks.gain import foretell, foretold_lines, offer_of_run
 
-        offer, seconds = offer_of_run(evidence.runs[0].run)
+        offer, seconds = offer_of_run(run)
         found = foretell(offer, seconds)
         if as_json:
             print_json({"seconds": seconds, "foretold": [asdict(one) for one in found]})
@@ -155,7 +156,6 @@ def decide(
             print_text("\n".join([*foretold_lines(found, seconds), ""]))
         return
     decision = decide_on(evidence, find_decision_tree(evidence, tree))
-    run = evidence.runs[0].run
     watched = replay_rules(run)
     changed = write_next_recipe(decision, run, out) if out is not None and decision.decided else []
     if as_json:

@@ -174,31 +174,42 @@ def pooled_interval(
     strata: Sequence[ArrayLike],
     seeds: Sequence[Sequence[float]] = (),
     clusters: Sequence[Clusters] = (),
+    *,
+    levels: bool = False,
 ) -> Interval:
-    """The mean over strata [T] of the mean over each one's examples [n_t], with Student's interval;
-    n is all examples.
+    """The mean over strata [T] of the mean over each one's examples [n_t], with its interval; n is
+    all examples.
 
-    Two sources of chance are added: which examples there are, and which seeds. Each has Student's
-    margin, by its own degrees of freedom, and the two make one as the sides of a right angle do
-    (Howe 1974), which errs to the wide side. A stratum without any spread counts with the error
-    that Wilson's interval gives a share of 0, because that nothing differed among six examples does
-    not say that nothing can.
+    One stratum whose values differ has the interval of an evaluation, or of a paired difference;
+    else it is Student's, in which a stratum without any spread counts with the error that Wilson's
+    interval gives a share of 0. Which seeds there are adds Student's margin by its own degrees of
+    freedom: two margins make one as the sides of a right angle do (Howe 1974), which errs to the
+    wide side.
 
     Args:
         strata: values or paired differences, each already the mean over the seeds.
         seeds: groups of what each seed has come to; of a difference to other runs, two groups. A
             group of one adds nothing, and then the interval says nothing of other seeds.
         clusters: of each stratum; empty where none has any.
+        levels: whether the values are rewards or shares from 0 to 1, which the interval does not
+            leave; else they are differences.
 
     Raises:
         ValueError: there are no strata, or one is empty.
     """
     scatter = scatter_of(strata, clusters)
-    margins = [t_quantile(scatter.freedom) * scatter.error]
-    margins += [(one := t_interval(group)).high - one.mean for group in seeds if len(group) > 1]
-    half = math.hypot(*margins)
     middle = float(np.mean([_floats(values).mean() for values in strata]))
-    return Interval(middle, middle - half, middle + half, scatter.n)
+    below = above = t_quantile(scatter.freedom) * scatter.error
+    if len(strata) == 1:
+        named = _floats(strata[0]), clusters[0] if clusters else None
+        own = mean_interval(*named) if levels else _interval_of_change(*named)[0]
+        if own.low < own.high:
+            below, above = middle - own.low, own.high - middle
+    margins = [(one := t_interval(group)).high - one.mean for group in seeds if len(group) > 1]
+    low, high = middle - math.hypot(below, *margins), middle + math.hypot(above, *margins)
+    if levels:
+        low, high = max(0.0, low), min(1.0, high)
+    return Interval(middle, low, high, scatter.n)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,9 +254,7 @@ def scatter_of(strata: Sequence[ArrayLike], clusters: Sequence[Clusters] = ()) -
         raise ValueError("there is nothing to take the mean of")
     named = list(zip(arrays, clusters or [None] * len(arrays), strict=True))
     errors = [
-        _standard_error(one, of)
-        if np.ptp(one) > TIE
-        else _error_of_zero(_effective_clusters(len(one), of))
+        _standard_error(one, of) or _error_of_zero(_effective_clusters(len(one), of))
         for one, of in named
     ]
     freedom = sum(int(_effective_clusters(len(one), of) - 1 + TIE) for one, of in named)

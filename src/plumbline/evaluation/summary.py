@@ -13,7 +13,6 @@ from plumbline.evaluation.statistics import (
     is_surely_over,
     mean,
     mean_interval,
-    rate_interval,
     skill,
 )
 from plumbline.records import Evaluation, Figure, Headline, Judged, Values, clusters_of
@@ -48,7 +47,7 @@ def figures(rows: Sequence[Judged], headline: Headline | None) -> dict[str, Inte
     left out of the means of that part, and their n says so.
     """
     found = {
-        NONZERO: rate_interval([row.reward > 0 for row in rows], clusters_of(rows)),
+        NONZERO: mean_interval([row.reward > 0 for row in rows], clusters_of(rows)),
         REWARD: mean_interval([row.reward for row in rows], clusters_of(rows)),
     }
     return found | {
@@ -85,7 +84,7 @@ def by_prefix(evaluation: Evaluation) -> dict[str, dict[str, Interval]]:
     return {
         name.removeprefix(headline.prefix): {
             ACCURACY: mean_interval(values, clusters),
-            RIGHT: rate_interval([value >= 1 - TIE for value in values], clusters),
+            RIGHT: mean_interval([value >= 1 - TIE for value in values], clusters),
         }
         for name, (values, clusters) in found.items()
         if values
@@ -100,12 +99,10 @@ def _of_part(rows: Sequence[Judged], part: str) -> tuple[list[float], list[str] 
 
 def _figure(rows: Sequence[Judged], figure: Figure) -> Interval:
     values, clusters = _of_part(rows, figure.part)
-    if not figure.rate:
-        return mean_interval(values, clusters)
-    assert all(value in {0.0, 1.0} for value in values), (
+    assert not figure.rate or {*values} <= {0.0, 1.0}, (
         f"{figure.part} is declared a rate, and is not 0 or 1"
     )
-    return rate_interval(values, clusters)
+    return mean_interval(values, clusters)
 
 
 def summarise(evaluation: Evaluation, references: Mapping[str, Evaluation] | None = None) -> Values:

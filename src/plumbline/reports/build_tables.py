@@ -43,7 +43,7 @@ def all_tables(view: RunView) -> list[Table]:
         return [tasks_table(view), *watched, timings_table(view)]
     tables = [
         stages_table(view, view.splits),
-        differences_table(view, view.splits),
+        differences_table(view),
         *changes_tables(view.compare_on_each_split()),
         parse_modes_table(view),
         curve_table(view),
@@ -159,10 +159,10 @@ def _source(view: RunView, key: EvaluationKey) -> str:
     return f"Baseline: {key.mode} (floor)" if key == baselines[-1] else f"Baseline: {key.mode}"
 
 
-def differences_table(view: RunView, splits: Sequence[str]) -> Table:
+def differences_table(view: RunView) -> Table:
     """Each stage against the one before, and the last against the first, pair by pair."""
     rows: list[tuple[Cells, QuantityChange | None]] = []
-    for split in splits:
+    for split in view.splits:
         for mode in view.modes(split):
             stages = view.evaluated_stages(split, mode)
             whole = [(stages[0], stages[-1])] if len(stages) > 2 else []

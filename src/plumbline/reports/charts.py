@@ -463,7 +463,6 @@ def dot_chart(
     *,
     label: str,
     references: Sequence[tuple[str, Interval]] = (),
-    x_range: tuple[float, float] = UNIT,
     x_title: str = "reward",
 ) -> str:
     """Rows from top to bottom over one axis; values outside of it are held at its edge.
@@ -473,15 +472,14 @@ def dot_chart(
         label: what the figure shows, for those who do not see it; the rows are said after it.
         references: vertical lines with their intervals as bands; each has its name in a line of its
             own at the top, so that names never meet.
-        x_range: of the axis.
         x_title: under the axis.
     """
     references = [(name, interval) for name, interval in references if is_finite(interval.mean)]
-    left = 14 + 6.6 * max((len(name[:22]) for name, _, _ in rows), default=4)
-    right = WIDTH - 12 - 6.8 * max((len(note) for _, _, note in rows), default=0)
+    left = 18 + 6.6 * max((len(name[:22]) for name, _, _ in rows), default=4)
+    right = WIDTH - 18 - 6.8 * max((len(note) for _, _, note in rows), default=0)
     top = 8.0 + 16 * len(references)
     bottom = top + ROW * max(len(rows), 1)
-    at = ticks(*x_range, 6)
+    at = ticks(*UNIT, 6)
     return render_template(
         "dot_chart.svg",
         rows=rows,
@@ -490,7 +488,7 @@ def dot_chart(
         x_title=x_title,
         top=top,
         bottom=bottom,
-        x=Scale(*x_range, left, right),
+        x=Scale(*UNIT, left, right),
         ticks=list(zip(at, tick_labels(at), strict=True)),
         width=WIDTH,
         height=round(bottom + 36),

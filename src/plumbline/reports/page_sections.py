@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from plumbline.checks.findings_output import list_remedies, summarise_counts
+from plumbline.config.overrides import as_mapping
 from plumbline.evaluation.comparison import (
     Comparison,
     PickedExample,
@@ -28,7 +29,6 @@ from plumbline.evaluation.summary import (
     reading_names,
     reward_reading,
 )
-from plumbline.policies.options import PretrainedModel
 from plumbline.records import FloatArray, Judged
 from plumbline.reports import charts
 from plumbline.reports.build_tables import known_interval
@@ -45,6 +45,7 @@ from plumbline.reports.templating import ChartFigure, clip_html, typeset_minus
 from plumbline.reports.view import RunView, stage_name
 from plumbline.runs.evaluations import EvaluationKey, Replay
 from plumbline.runs.lineage import RATES
+from plumbline.runs.record import STAGES
 from plumbline.storage import dumps
 
 Facts = list[tuple[str, str]]
@@ -70,11 +71,35 @@ def progress_text(view: RunView) -> str:
         return ""
     if not view.metrics:
         return "This run is not finished: no step has been recorded yet."
-    recipe, (stage, rows) = view.run.recipe, list(view.metrics.items())[-1]
-    trained = {"rl": recipe.rl, "sft": recipe.sft}.get(stage, recipe.model.tiny)
-    of = f" of {format_count(trained.steps)}" if trained and trained.steps else ""
+    stage, rows = list(view.metrics.items())[-1]
+    planned = view.run.planned.get(stage)
+    of = f" of {format_count(planned)}" if planned else ""
     step = format_count(max(row["step"] for row in rows))
     return f"This run is not finished: its last recorded step is {stage_name(stage)} {step}{of}."
+
+
+def headline_text(view: RunView) -> str:
+    """Model, task and way in one line, with the steps that each stage made."""
+    recipe, engine = view.run.recipe, as_mapping(view.run.environment.get("engine"))
+    model = hide_folder(view, recipe.model.name or "a tiny model of the run's own")
+    kind = ", ".join(_value(engine[key]) for key in ("model_type", "trains") if engine.get(key))
+    tasks = {one.task: "" for one in view.evaluations.values()} or [
+        one.name for one in recipe.each_task.values()
+    ]
+    ways = [
+        ", ".join([stage_name(one), *_steps_made(view, one)])
+        for one in STAGES
+        if one in view.metrics or getattr(recipe, one, None)
+    ]
+    return " · ".join([f"{model} ({kind})".removesuffix(" ()"), ", ".join(tasks), *ways])
+
+
+def _steps_made(view: RunView, stage: str) -> list[str]:
+    """How many steps a stage made, and of how many epochs, as far as recorded."""
+    last = max(view.metrics.get(stage, []), key=lambda row: row["step"], default={})
+    step, epochs = last.get("step"), last.get("train/epoch")
+    made = [f"{format_count(step)} step{'' if step == 1 else 's'}"] if step else []
+    return made + ([] if epochs is None else [f"{format_fixed(epochs, 2)} epochs"])
 
 
 def warning_lines(view: RunView) -> list[str]:
@@ -83,7 +108,7 @@ def warning_lines(view: RunView) -> list[str]:
         f"{event['kind']}: {event['message'][:LONGEST]}" for event in view.warnings[:MOST_WARNINGS]
     ]
     left = len(view.warnings) - MOST_WARNINGS
-    return [*lines, f"and {left} more, below under Events"] if left > 0 else lines
+    return lines + [f"and {left} more, below under Events"] * (left > 0)
 
 
 def alarms(view: RunView) -> list[str]:
@@ -144,7 +169,7 @@ def reward_rows(view: RunView, split: str) -> ChartFigure:
     return ChartFigure(
         title=f"Reward on {split}",
         chart=charts.dot_chart(rows, label=f"Mean reward on {split} by stage", references=lines),
-        about=f"n = {', '.join(counts)}; bars are intervals of 95 % each.",
+        about=f"n = {', '.join(counts)}.",
         keys=(("c1", "circle", what), ("c2", "hollow", f"{second} reading"))[: 2 if second else 1],
     )
 
@@ -231,7 +256,7 @@ def _reward(view: RunView, rows: Rows) -> ChartFigure:
     rl = view.run.recipe.rl
     drawn = f" of {rl.prompts_per_step * rl.group_size} rollouts" if rl and not view.whole else ""
     window = charts.smoothing_window(len(values))
-    line = f", the line means of {window}" if np.isfinite(values).sum() >= charts.SHORT else ""
+    line = f"; line: means of {window}" if np.isfinite(values).sum() >= charts.SHORT else ""
     notes = [f"train: single steps{drawn}{line}"] if np.isfinite(values).any() else []
     for (split, mode), points in inside.items():
         style, shape = EVALUATED.get(mode, ("c4", "hollow"))
@@ -242,8 +267,7 @@ def _reward(view: RunView, rows: Rows) -> ChartFigure:
         notes.append(f"{mode}: {', '.join(map(str, sizes))} examples of {split}")
     label = f"Reward in training and on held-out examples; in training {_describe_ends(values)}"
     chart, narrow = charts.wide_chart(layers, label)
-    about = f"{'; '.join(notes)}. Bands and bars are intervals of 95 %."
-    return ChartFigure(title="Reward", about=about, chart=chart, narrow=narrow)
+    return ChartFigure(title="Reward", about=f"{'; '.join(notes)}.", chart=chart, narrow=narrow)
 
 
 def _parts_in_training(rows: Rows) -> Group:
@@ -254,10 +278,8 @@ def _parts_in_training(rows: Rows) -> Group:
     }
     drawn = _small_figures(rows, metrics, band=True)
     left = len(keys) - MOST_PARTS
-    bands = " Bands are 95 % intervals of moving means." * (len(rows) >= charts.SHORT)
-    about = _ends_note(rows) + bands
     more = f"{left} more parts are in metrics.jsonl." if left > 0 else ""
-    return "Parts of the reward in training", about, drawn, more
+    return "Parts of the reward in training", _ends_note(rows), drawn, more
 
 
 def _health(view: RunView, rows: Rows) -> Group:
@@ -350,7 +372,7 @@ def changes_figure(
     return ChartFigure(
         title=title,
         chart=charts.dot_chart(rows, label=title, x_title=x_title),
-        about="Intervals of 95 % each; the difference at the right.",
+        about="At the right: the difference.",
         keys=(("c2", "hollow", before), ("c1", "circle", after)),
     )
 
@@ -536,21 +558,9 @@ def token_facts(view: RunView) -> Facts:
 
 
 def identity_facts(view: RunView) -> Facts:
-    """What the run is, in a few lines."""
+    """What the run is beside what its first line says, in a few lines."""
     recipe = view.run.recipe
-    lora = recipe.model.lora if isinstance(recipe.model, PretrainedModel) else None
-    tasks = recipe.each_task.items()
-    model = recipe.model.name or "made on the spot (model.tiny)"
-    found = [
-        ("Recipe", f"{recipe.name} ({recipe.identity()})"),
-        ("Seed", str(recipe.seed)),
-        ("Task", ", ".join(f"{name}: {one.name}".removeprefix(": ") for name, one in tasks)),
-        ("Model", hide_folder(view, model)),
-        ("Weights trained", f"LoRA of rank {lora.rank}" if lora else "all"),
-    ]
-    if isinstance(likelihood := view.run.environment.get("likelihood"), dict):
-        exact = "exact: every choice that was sampled" if likelihood.get("exact") else "not exact"
-        found.append(("Log-probability", f"{likelihood.get('kind')}, {exact}"))
+    found = [("Recipe", f"{recipe.name} ({recipe.identity()})"), ("Seed", str(recipe.seed))]
     for stage, section in (("sft", recipe.sft), ("rl", recipe.rl)):
         if section is not None:
             rate = section.optimiser.learning_rate
@@ -571,9 +581,7 @@ def _earlier_rates(view: RunView, stage: str) -> str:
 def hide_folder(view: RunView, text: str) -> str:
     """A text in which this run's directory is called RUN: a report says nothing about the machine's
     folders."""
-    for folder in sorted(
-        {str(view.run.folder), str(view.run.folder.resolve())}, key=len, reverse=True
-    ):
+    for folder in map(str, (view.run.folder.resolve(), view.run.folder)):
         if len(folder) > 2:
             text = text.replace(folder, "RUN")
     return text

@@ -3,7 +3,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -280,7 +279,7 @@ def _figure(title: str, rubric: str, runs: dict[str, list[StageResult]]) -> Char
             bounds.append((name, Interval(value, value, value, every[0].reward.n)))
     return ChartFigure(
         title=title,
-        about="mean reward [each 95 %]",
+        about="mean reward.",
         keys=tuple((mark.style, mark.shape, mode) for mode, mark in marks.items()),
         more=" ".join(text for text in (rubric, f"{left} more below" if left > 0 else "") if text),
         chart=dot_chart(rows, label=f"{title}: reward by run", references=bounds),
@@ -324,7 +323,7 @@ def seeds_terminal(summed: Outcomes) -> Terminal:
     """`seeds_table` without p, which 80 columns hold."""
     table = seeds_table(summed)
     rows = (Row(row.cells[:-1], row.style) for row in table.rows)
-    return replace(table, columns=table.columns[:-1], rows=tuple(rows)).to_rich(only_first=True)
+    return Table.of(table.name, table.caption, table.columns[:-1], rows).to_rich(only_first=True)
 
 
 def seeds_table(summed: Outcomes) -> Table:

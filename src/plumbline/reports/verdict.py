@@ -110,7 +110,8 @@ def stage_verdict(
         stages is not None
         and verb == UNKNOWN
         and not negative_control
-        and _tells_more(comparison, stages)
+        and stages.reward.direction != "same"
+        and stages.reward.paired.difference.n == reward.paired.difference.n
     ):
         clauses.insert(0, f"its last stage alone: {subject} {verb} {_claim(comparison, margin)}")
         subject = "The whole training" if finished else "So far, the whole training"
@@ -273,15 +274,6 @@ def _bounds(bounds: Bounds | None) -> str:
     else:
         parts.append("there is no oracle, so the ceiling is unknown")
     return f"; {' and '.join(parts)}"
-
-
-def _tells_more(comparison: Comparison, whole: Comparison) -> bool:
-    """Whether all stages together surely changed the reward, on as many examples as the last one is
-    judged on."""
-    return (
-        whole.reward.direction != "same"
-        and whole.reward.paired.difference.n == comparison.reward.paired.difference.n
-    )
 
 
 def _first_to_last(comparison: Comparison, whole: Comparison) -> str:

@@ -458,18 +458,23 @@ class RunRecord(RunFolder):
     @property
     def planned(self) -> dict[str, int | None]:
         """The stages that its recipe trains, in order, with their steps; None where these depend on
-        the data."""
+        the data or on a budget of seconds."""
         if not self.values:
             return {}
         sections = {stage: self.values.get(stage) for stage in ("sft", "rl")}
         if self.section("model").get("name") is None:
             sections = {"base": as_mapping(self.section("model").get("tiny")), **sections}
-        steps = {
-            stage: as_mapping(section).get("steps")
+        planned = {
+            stage: as_mapping(section)
             for stage, section in sections.items()
             if section or stage == "base"
         }
-        return {stage: count if isinstance(count, int) else None for stage, count in steps.items()}
+        return {
+            stage: steps
+            if isinstance(steps := one.get("steps"), int) and not one.get("seconds")
+            else None
+            for stage, one in planned.items()
+        }
 
     @property
     def control(self) -> bool:

@@ -15,7 +15,6 @@ import torch
 from numpy.typing import NDArray
 
 from plumbline.algorithms.algorithm import has_signal
-from plumbline.algorithms.grpo import Grpo
 from plumbline.checks.audit.trial import try_reward
 from plumbline.checks.check import refuse_findings
 from plumbline.checks.gain import LEAST_GAIN, Foretold, Offer, foretell, foretold_lines
@@ -347,21 +346,11 @@ def _measure_signal(
 ) -> tuple[float | None, float]:
     """Signal over noise of one answer, and the processor-seconds of an update for each answer that
     has an advantage; 0 where none has."""
-    section = recipe.rl or RlSection(steps=1)
-    algorithm = Grpo()
-    still = section.optimiser.model_copy(update={"learning_rate": 0.0, "weight_decay": 0.0})
-    section = section.model_copy(
-        update={
-            "algorithm": algorithm,
-            "minibatch": None,
-            "inner_epochs": 1,
-            "optimiser": still,
-            "beta": 0.0,
-            "teacher": None,
-        }
-    )
+    given = recipe.rl or RlSection(steps=1)
+    still = given.optimiser.model_copy(update={"learning_rate": 0.0, "weight_decay": 0.0})
+    section = RlSection(steps=1, tokens_per_microbatch=given.tokens_per_microbatch, optimiser=still)
     optimiser = Optimiser(policy.trainable(), still, 1)
-    weighted = weigh_rollouts(groups, algorithm)
+    weighted = weigh_rollouts(groups, section.algorithm)
     learnt = sum(rollout.advantage != 0 for rollout in rollouts_of(weighted))
     began = processor_seconds()
     report = update_policy(

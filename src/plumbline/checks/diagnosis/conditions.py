@@ -2,9 +2,10 @@
 would decide it.
 
 A figure is a metric at a step with its interval, pooled over seeds. Metrics of training
-(`train/...`) are numbers a step, those of evaluations (`eval/...`) have a value for each example. A
-run that was not evaluated inside RL has two points: at step 0 the last stage before RL after which
-all tasks were evaluated, and at its last step RL's end, both on the last final split.
+(`train/...`) are numbers a step of the last stage, RL or else SFT; those of evaluations
+(`eval/...`) have a value for each example. A run that was not evaluated inside RL has two points:
+at step 0 the last stage before after which all tasks were evaluated, and at its last step the end
+of the last stage, both on the last final split.
 
 A bound holds where the whole 95 % interval is on its side, and does not where the whole interval is
 on the other. In between the difference is inside the noise, and nothing is decided. Numbers of a
@@ -71,14 +72,15 @@ class RunFigures:
 
     Args:
         run: whose they are.
-        trained: the rows of RL's metrics; None reads them.
+        trained: the metrics rows of its last stage, RL or else SFT; None reads them.
 
     Raises:
         DataError: a record cannot be read, or is not what it should be.
     """
 
     def __init__(self, run: RunRecord, trained: Rows | None = None) -> None:
-        self.run, self.trained = run, run.rows("rl") if trained is None else trained
+        self.run, self.stage = run, "sft" if run.recipe.rl is None else "rl"
+        self.trained = run.rows(self.stage) if trained is None else trained
         self.keys = [key for key in run.evaluation_paths if key.stage in STAGES]
         # Rules are judged at every step: what they ask at each is found once.
         self._columns: dict[str, tuple[list[int], list[float]]] = {}
@@ -174,6 +176,13 @@ class RunFigures:
             self._keys[metric] = {step: [keys[step] for keys in points] for step in steps}
         return self._keys[metric]
 
+    @cached_property
+    def last_step(self) -> int:
+        """The last step of its last stage: as recorded, else as planned."""
+        section = self.run.recipe.rl or self.run.recipe.sft
+        planned = (section and section.steps) or 0
+        return max((row["step"] for row in self.trained), default=planned)
+
     def _points_of(self, task: str, what: str) -> dict[int, EvaluationKey]:
         recipe, section = self.run.recipe, self.run.recipe.evaluation
         mode = "sampled" if what == SAMPLED else "greedy"
@@ -189,12 +198,8 @@ class RunFigures:
                     name: EvaluationKey(stage, section.final[-1], mode, None, name)
                     for name in recipe.each_task
                 }
-                if all(key in self.keys for key in ends.values()) and (
-                    stage != "rl" or recipe.rl is not None
-                ):
-                    points[recipe.rl.steps if stage == "rl" and recipe.rl is not None else 0] = (
-                        ends[task]
-                    )
+                if {*ends.values()} <= {*self.keys}:
+                    points[self.last_step if stage == self.stage else 0] = ends[task]
         if what in {MEAN, SAMPLED}:
             return points
         value = _value_getter(what)
@@ -269,23 +274,9 @@ class Evidence:
             if condition.minus is not None:
                 values = _subtract_pairs(values, run.example_values(condition.minus, step))
             now.append(values)
-        if condition.against is None:
-            figure = _estimate_examples(now, clusters)
-            if base is not None or condition.minus is not None:
-                return figure
-            one = figure.interval  # a reward lies between 0 and 1, and so does its interval
-            return replace(
-                figure, interval=Interval(one.mean, max(0.0, one.low), min(1.0, one.high), one.n)
-            )
-        if not self.previous:
-            assert condition.baseline is not None, "the caller asks first"
-            return _estimate_examples(
-                [
-                    tuple({k: v - condition.baseline for k, v in task.items()} for task in values)
-                    for values in now
-                ],
-                clusters,
-            )
+        if condition.against is None or not self.previous:
+            levels = base is None and condition.minus is None
+            return _less_baseline(_estimate_examples(now, clusters, levels=levels), condition)
         then = []
         for other in self.previous:
             at = step if condition.at is not None else max(other.steps(metric), default=0)
@@ -318,28 +309,21 @@ class Evidence:
         if condition.window == 1:
             value = float(np.mean([values[0] for values in now]))
             return Estimate(Interval(value, value, value, 1), EXACT, EXACT, len(now), "")
-        then = (
-            [run.recent_numbers(metric, base, condition.window) for run in self.runs]
-            if base is not None
-            else []
+        others = self.runs if base is not None else self.previous if condition.against else ()
+        at = step if base is None else base
+        then = [run.recent_numbers(metric, at, condition.window) for run in others]
+        first, *second = (
+            _pool_estimate(found, [[float(np.mean(values)) for values in found]], "steps")
+            for found in (now, then)
+            if found
         )
-        then += (
-            [run.recent_numbers(metric, step, condition.window) for run in self.previous]
-            if condition.against
-            else []
-        )
-        first = _pool_estimate(now, [[float(np.mean(values)) for values in now]], "steps")
-        if then:
-            return subtract_estimates(
-                first, _pool_estimate(then, [[float(np.mean(values)) for values in then]], "steps")
-            )
-        if condition.against is None:
-            return first
-        assert condition.baseline is not None, "the caller asks first"
-        one, by = first.interval, condition.baseline
-        return replace(
-            first, interval=Interval(one.mean - by, one.low - by, one.high - by, one.n), seeds=1
-        )
+        return subtract_estimates(first, *second) if second else _less_baseline(first, condition)
+
+
+def _less_baseline(figure: Estimate, condition: Condition) -> Estimate:
+    """The difference to what stands for a previous run; without `against` the figure as it is."""
+    one, by = figure.interval, condition.baseline or 0.0
+    return replace(figure, interval=Interval(one.mean - by, one.low - by, one.high - by, one.n))
 
 
 def subtract_estimates(first: Estimate, second: Estimate) -> Estimate:
@@ -418,9 +402,14 @@ def _mean_over_tasks(measured: Measured) -> float:
 
 
 def _estimate_examples(
-    now: Sequence[Measured], clusters: Sequence[Mapping[str, str]], then: Sequence[Measured] = ()
+    now: Sequence[Measured],
+    clusters: Sequence[Mapping[str, str]],
+    then: Sequence[Measured] = (),
+    *,
+    levels: bool = False,
 ) -> Estimate:
-    """Of the values of each seed, or of their difference to those of the seeds of another run."""
+    """Of the values of each seed, or of their difference to those of the seeds of another run; see
+    `pooled_interval`."""
     values = (
         _subtract_pairs(_mean_over_seeds(now), _mean_over_seeds(then))
         if then
@@ -430,7 +419,8 @@ def _estimate_examples(
     shared = [
         [of[key] for key in task] if of else None for task, of in zip(values, clusters, strict=True)
     ]
-    return _pool_estimate([list(task.values()) for task in values], seeds, "examples", shared)
+    strata = [list(task.values()) for task in values]
+    return _pool_estimate(strata, seeds, "examples", shared, levels=levels)
 
 
 def _pool_estimate(
@@ -438,6 +428,8 @@ def _pool_estimate(
     seeds: Sequence[Sequence[float]],
     unit: str,
     clusters: Sequence[Clusters] = (),
+    *,
+    levels: bool = False,
 ) -> Estimate:
     if not strata or not all(strata):
         raise IncomparableError(
@@ -448,7 +440,8 @@ def _pool_estimate(
     error = math.hypot(*(float(np.std(group, ddof=1)) / math.sqrt(len(group)) for group in groups))
     over_seeds = Scatter(count, count, max(1, count - 1), error, called="seeds")
     scatter = replace(scatter_of(strata, clusters), called=unit)
-    return Estimate(pooled_interval(strata, seeds, clusters), scatter, over_seeds, count, unit)
+    interval = pooled_interval(strata, seeds, clusters, levels=levels)
+    return Estimate(interval, scatter, over_seeds, count, unit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -573,11 +566,9 @@ def _judge_metric(condition: Condition, evidence: Evidence) -> ConditionVerdict:
         )
     if not ready:
         asked = max(first, since + 1 if since is not None else 0)
-        rl = evidence.runs[0].run.recipe.rl
-        planned = rl is not None and rl.steps >= asked
         return _undecided_verdict(
             f"{metric} was last recorded at step {last}, and this asks for step {asked} or later",
-            f"let the run reach step {asked}" if planned else f"rl.steps of at least {asked}",
+            f"{evidence.runs[0].stage} that trains up to step {asked}",
         )
     count = condition.sustained if condition.at is None else 1
     if len(ready) < count:

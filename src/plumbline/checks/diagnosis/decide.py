@@ -7,6 +7,7 @@ where one of them is not decided, nothing after it is. Where branches say how we
 """
 
 import os
+import shutil
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -35,7 +36,7 @@ from plumbline.runs.record import RunRecord
 from plumbline.storage import dumps, file_begins_with, write_text
 
 WIDTH = 100
-"""Of text for a terminal."""
+"""Of text, where a terminal is no narrower."""
 COMMENT_WIDTH = 110
 """Of comments in the next recipe."""
 HEAD = "# Written by `plumbline decide`: "
@@ -85,21 +86,13 @@ class Decision:
 
     def to_json(self) -> dict[str, Any]:
         """JSON values."""
+        values = asdict(self)
+        changes = {key: one.model_dump() for key, one in self.changes.items()}
         return {
-            "runs": list(self.runs),
-            "previous": list(self.previous),
-            "stopped": list(self.stopped),
-            "questions": [asdict(one) for one in self.answers],
-            "decided": self.decided,
             "scenario": self.scenario,
-            "path": list(self.path),
-            "says": self.says,
-            "because": list(self.because),
-            "needs": list(self.needs),
-            "noise": list(self.noise),
-            "changes": {
-                key: {"to": one.to, "because": one.because} for key, one in self.changes.items()
-            },
+            "questions": values.pop("answers"),
+            **values,
+            "changes": changes,
         }
 
 
@@ -113,8 +106,6 @@ def gather_evidence(folders: Sequence[Path]) -> Evidence:
     """
     groups: list[list[RunFigures]] = []
     for folder in {folder.resolve(): folder for folder in folders}.values():
-        if not folder.is_dir():
-            raise RunError(f"{folder} is no folder", "give the folder of a run")
         run = RunRecord.read(folder)
         group = next((one for one in groups if is_other_seed(one[0].run.recipe, run.recipe)), None)
         if group is None:
@@ -126,6 +117,10 @@ def gather_evidence(folders: Sequence[Path]) -> Evidence:
             f"{', '.join(one[0].run.recipe.name for one in groups)}",
             "give the runs of one recipe (its seeds), and after them those of the recipe before it",
         )
+    for group in groups:  # where a budget of seconds ended them, seeds made more steps or fewer
+        last = min(one.last_step for one in group)
+        for one in group:
+            one.last_step = last
     return Evidence(tuple(groups[0]), tuple(groups[1]) if len(groups) > 1 else ())
 
 
@@ -188,9 +183,9 @@ def decide(evidence: Evidence, tree: DecideSection) -> Decision:
                     noise.append(f"that {lower} is inside the noise: those branches hold, too")
             noise += [f"whether {other} holds, too, is not decided" for other in undecided]
             undecided = []
+        shown = [*undecided, *filter(None, [name])] or list(branches)
+        because += dict.fromkeys(line for other in shown for line in verdicts[other].reasons)
         if undecided:  # they stand before the first that holds
-            shown = [*undecided, name] if held else undecided
-            because += dict.fromkeys(line for other in shown for line in verdicts[other].reasons)
             needs = tuple(
                 dict.fromkeys(line for other in undecided for line in verdicts[other].needs)
             )
@@ -201,15 +196,11 @@ def decide(evidence: Evidence, tree: DecideSection) -> Decision:
             says.append(f"The evidence does not decide {lean}.{rest}")
             break
         if not held:
-            because += dict.fromkeys(
-                line for verdict in verdicts.values() for line in verdict.reasons
-            )
             needs = ("a branch for what was found",)
             says.append(f"None of the branches holds ({', '.join(branches)}).")
             break
         path.append(name)
         says.append(branches[name].says)
-        because += verdicts[name].reasons
         changes |= branches[name].changes
         below = branches[name].branches
         decided = not below
@@ -452,10 +443,7 @@ def _decision_lines(decision: Decision, watched: Sequence[RuleHistory]) -> Itera
         yield ""
         yield from _wrap_text(f"{number}. {one.ask}", "", "   ")
         yield from _wrap_text(" ".join(filter(None, (f"{one.answer}.", one.means))), "   ")
-        for line in one.verdict.reasons:
-            yield from _wrap_text(f"{line}", "   · ", "     ")
-        for line in one.verdict.needs:
-            yield from _wrap_text(f"what would decide it: {line}", "   → ", "     ")
+        yield from _mark_lines(one.verdict.reasons, one.verdict.needs)
     fired = [each for rule in watched for each in rule.fired]
     if watched:
         yield ""
@@ -463,17 +451,11 @@ def _decision_lines(decision: Decision, watched: Sequence[RuleHistory]) -> Itera
             f"watch rules: {len(watched)}, of which {len({each.rule for each in fired})} found "
             "something"
         )
-    for each in fired:
-        yield from _wrap_text(f"{each.action}: {each.message}", "   · ", "     ")
+    yield from _mark_lines([f"{each.action}: {each.message}" for each in fired])
     yield ""
     yield f"scenario {decision.scenario}"
     yield from _wrap_text(decision.says, "   ")
-    for line in decision.because:
-        yield from _wrap_text(line, "   · ", "     ")
-    for line in decision.noise:
-        yield from _wrap_text(f"inside the noise: {line}", "   ! ", "     ")
-    for line in decision.needs:
-        yield from _wrap_text(f"what would decide it: {line}", "   → ", "     ")
+    yield from _mark_lines(decision.because, decision.needs, decision.noise)
     if decision.changes:
         yield ""
         yield "the next recipe changes"
@@ -481,6 +463,20 @@ def _decision_lines(decision: Decision, watched: Sequence[RuleHistory]) -> Itera
         yield from _wrap_text(
             f"{key}: {dumps(change.to)}, because {change.because}", "   ", "     "
         )
+
+
+def _mark_lines(
+    reasons: Sequence[str], needs: Sequence[str] = (), noise: Sequence[str] = ()
+) -> Iterator[str]:
+    """Lines for a terminal, by what they are."""
+    marks = {
+        "   · ": reasons,
+        "   ! inside the noise: ": noise,
+        "   → what would decide it: ": needs,
+    }
+    for mark, lines in marks.items():
+        for line in lines:
+            yield from _wrap_text(line, mark, "     ")
 
 
 def render_routes(table: RoutingTable) -> str:
@@ -500,7 +496,7 @@ def render_routes(table: RoutingTable) -> str:
 def _wrap_text(text: str, first: str, rest: str | None = None) -> list[str]:
     return textwrap.wrap(
         text,
-        WIDTH,
+        min(WIDTH, shutil.get_terminal_size((WIDTH, 1)).columns),
         initial_indent=first,
         subsequent_indent=first if rest is None else rest,
         break_long_words=False,

@@ -171,7 +171,7 @@ def replay_rules(run: RunRecord) -> list[RuleHistory]:
     rules = active_rules(run.recipe)
     if not rules:
         return []
-    records = RunFigures(run)
+    records = RunFigures(run, run.rows("rl"))
     state: dict[str, Action] = {}
     fired = [
         one

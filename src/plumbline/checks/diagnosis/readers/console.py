@@ -14,6 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from decimal import Decimal
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -58,6 +59,10 @@ _STEP = re.compile(
 )
 _COUNTED = re.compile(r"\s{0,8}\[\s{0,3}(\d{1,12})\s{0,3}/\s{0,3}(\d{1,12})\s{0,3}\]")
 """`[0001/120] loss=...`."""
+_END = 4000
+_RAISED = re.compile(
+    r"^Traceback \(most recent call last\):\n(?:[ \t].{0,500}\n){1,200}(\w.{0,1000})", re.MULTILINE
+)
 _METERED = re.compile(r"\d{1,3}%\|[^|]{0,200}\|\s*(\d{1,12})/(\d{1,12})\s*\[([^\]]{0,2000})")
 _WORD = r"[A-Za-z][\w./-]{0,60}"
 _PAIR = re.compile(
@@ -89,17 +94,21 @@ def find(path: Path) -> Path | None:
         DataError: there are several; it lists them.
     """
     if path.is_file():
-        return path if path.suffix.lower() in _SUFFIXES and _read_file_lines(path) else None
+        return path if path.suffix.lower() in _SUFFIXES and parse_lines(_read_text(path)) else None
     files = [one for one in path.iterdir() if one.suffix.lower() in _SUFFIXES and one.is_file()]
-    return take_only([one for one in files if _read_file_lines(one)], path, "console logs")
+    return take_only([one for one in files if parse_lines(_read_text(one))], path, "console logs")
 
 
 def read(path: Path) -> list[History]:
     """See `Reader.read`: a stage a run, where the file holds several; one of a few rows before
     another is left out."""
-    return read_lines(
-        _read_file_lines(path), path, config=config_beside(path.parent), folder=path.parent
+    text = _read_text(path)
+    found = read_lines(
+        parse_lines(text), path, config=config_beside(path.parent), folder=path.parent
     )
+    raised = _RAISED.findall(text[-_END:])
+    ended = [f"the log ends with an error of Python: {raised[-1][:200]}"] if raised else []
+    return [*found[:-1], replace(found[-1], remarks=(*ended, *found[-1].remarks))]
 
 
 def read_lines(
@@ -113,8 +122,8 @@ def read_lines(
     ]
 
 
-def _read_file_lines(path: Path) -> list[_Line]:
-    return parse_lines(read_bytes(path).decode("utf-8", errors="replace"))
+def _read_text(path: Path) -> str:
+    return read_bytes(path).decode("utf-8", errors="replace")
 
 
 def parse_lines(text: str) -> list[_Line]:

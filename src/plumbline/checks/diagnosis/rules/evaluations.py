@@ -48,7 +48,7 @@ from plumbline.evaluation.comparison import compare
 from plumbline.evaluation.statistics import (
     Interval,
     detectable_difference,
-    mean_interval,
+    paired_difference,
     t_quantile,
 )
 from plumbline.records import FloatArray, clusters_of, group_by_key
@@ -532,9 +532,9 @@ def _compare_with_baselines(final: Final, history: History) -> tuple[str, Interv
         ) and one.mode != "oracle":
             rows = [row for row in one.evaluation.rows if row.id in mine]
             if len(rows) >= NO_BETTER_ENOUGH:
-                above[one.mode] = mean_interval(
-                    [mine[row.id] - row.reward for row in rows], clusters_of(rows)
-                )
+                above[one.mode] = paired_difference(
+                    [row.reward for row in rows], [mine[row.id] for row in rows], clusters_of(rows)
+                ).difference
     if not above:
         return None
     best = min(above, key=lambda name: above[name].mean)
