@@ -378,7 +378,7 @@ BUDGETS = {
     "config": 4_900,
     "engines": 8_500,
     "evaluation": 19_100,
-    "export": 9_100,
+    "export": 9_000,
     "jobs": 8_600,
     "modules": 7_700,
     "policies": 80_700,
@@ -388,11 +388,11 @@ BUDGETS = {
     "runs": 21_400,
     "serve": 16_900,
     "tasks": 44_000,
-    "training": 25_400,
+    "training": 25_500,
 }
 """The most tokens of code of each package, 5 % over its size: room for a change, not for an ability.
 Who deletes lowers one; to raise one, lower another."""
-TOTALS = {"core": 454_000, "environments": 162_000, "tests": 512_000}
+TOTALS = {"core": 454_000, "environments": 162_000, "tests": 514_000}
 NAMES = 20
 
 
