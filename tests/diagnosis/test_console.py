@@ -423,7 +423,9 @@ def test_a_printed_reward_that_is_always_0_is_no_signal(tmp_path, line):
 
 def test_an_error_that_ends_a_log_is_told(tmp_path):
     rows = [f"step {n}/80: loss 0.1, reward 0.{n % 7}\n" for n in range(1, 30)]
-    raised = 'Traceback (most recent call last):\n  File "a.py", line 3, in right\n    float(text)\n'
+    raised = (
+        'Traceback (most recent call last):\n  File "a.py", line 3, in right\n    float(text)\n'
+    )
     error = "ValueError: could not convert string to float: '1,200'\n"
     for text, told in (("", False), (raised + error + " 45%|####     | 36/80 [1:02<2:03]", True)):
         path = tmp_path / f"{told}.log"

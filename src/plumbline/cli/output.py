@@ -50,6 +50,11 @@ def print_to_stderr(text: str) -> None:
     print(make_visible(text), file=sys.stderr, flush=True)
 
 
+def print_result(value: object, text: str, as_json: bool) -> None:
+    """Print a result as text or as JSON."""
+    print_json(value) if as_json else print_tables(text, wrap=False)
+
+
 def show_progress() -> "closing[LiveView]":
     """The view of what takes a while, closed before a result is printed."""
     from plumbline.runs.observers import LiveView
