@@ -114,8 +114,9 @@ def main() -> None:
         return
     if options.command == "judge":
         early, late = split_points(read(options.rows), read(options.ways), options.lines)
-        print(show_judgement("leaving a task out", leave_task_out(early)))
-        if late:
+        if not late:
+            print(show_judgement("leaving a task out", leave_task_out(early)))
+        else:
             table = fit(early)
             found = [(point, foretold_of(point, table)) for point in late]
             print(show_judgement("runs of later lines", found))
@@ -291,8 +292,8 @@ def leave_task_out(points: Sequence[Point]) -> list[tuple[Point, Foretold]]:
 
 
 def show_judgement(name: str, found: Sequence[tuple[Point, Foretold]]) -> str:
-    """Rank correlation, AUC for a gain of `LEAST_GAIN`, and how many intervals hold, beside what needs
-    no predictor."""
+    """Rank correlation with its 95 % interval by Fisher's z, AUC for a gain of `LEAST_GAIN`, and how
+    many intervals hold, beside what needs no predictor."""
     gains = [point.gain for point, _ in found]
     lines = [f"{name}: n = {len(found)}, {sum(one >= LEAST_GAIN for one in gains)} gain"]
     held = np.mean([one.low <= point.gain <= one.high for point, one in found])
@@ -303,8 +304,11 @@ def show_judgement(name: str, found: Sequence[tuple[Point, Foretold]]) -> str:
     }
     for what, score in scores.items():
         values = [score(*one) for one in found]
-        rank = spearmanr(values, gains).statistic
-        lines.append(f"| {what} | {rank:.2f} | {area_under_curve(values, gains):.2f} |")
+        rank = float(spearmanr(values, gains).statistic)
+        half = 1.96 / max(len(found) - 3, 1) ** 0.5
+        low, high = np.tanh([np.arctanh(rank) - half, np.arctanh(rank) + half])
+        area = area_under_curve(values, gains)
+        lines.append(f"| {what} | {rank:.2f} [{low:.2f}, {high:.2f}] | {area:.2f} |")
     lines.append(f"intervals that hold: {held:.2f}")
     return "\n".join(lines)
 
