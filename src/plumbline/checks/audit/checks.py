@@ -435,8 +435,8 @@ def wrongly_paid(seen: ScoringRunner) -> dict[str, tuple[list[CaseVerdict], int]
 
 def count_misjudged(seen: ScoringRunner) -> dict[str, tuple[int, int]]:
     """False rejects and false accepts, each with how many texts were tried: right answers written
-    otherwise that lose more than `LOSES`, and not of form alone, and wrong answers and nonsense that are paid like gold
-    ones."""
+    otherwise that lose more than `LOSES`, and not of form alone; wrong answers and nonsense that are
+    paid like gold ones."""
     golds = seen.gold_rewards
     right = [
         (one, golds.get(one.case.example.id, 0.0))
