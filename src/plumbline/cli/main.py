@@ -152,8 +152,8 @@ def _options(
 
 @app.command(
     rich_help_panel=take.TRAIN,
-    epilog="Examples: `plumbline recipe` lists them; `plumbline recipe mine.yaml --commented`; "
-    "`plumbline recipe --schema --out recipe.schema.json`; `plumbline recipe diff mine.yaml "
+    epilog="Examples: `plumbline recipe` · `plumbline recipe mine.yaml --commented` · "
+    "`plumbline recipe --schema --out recipe.schema.json` · `plumbline recipe diff mine.yaml "
     "runs/mine/recipe.yaml`",
 )
 def recipe(
@@ -366,8 +366,8 @@ def init(
 
 @app.command(
     rich_help_panel=take.TRAIN,
-    epilog="Examples: `plumbline get` lists the models; `plumbline get smollm2-135m`, then "
-    "`plumbline eval models/smollm2-135m --limit 20`",
+    epilog="Examples: `plumbline get` · `plumbline get smollm2-135m`, then `plumbline eval "
+    "models/smollm2-135m --limit 20`",
 )
 def get(
     name: Annotated[str | None, Argument(help="Which model; without one, list them.")] = None,
