@@ -9,9 +9,9 @@
 A prompt is a grid with 6 to 10 holes and one solution; the answer is all 16 cells. The 288 grids
 are 12 classes up to the names of digits: 8 for training, 4 for testing. (Under all symmetries there
 are two, of 4 and 8 of these; each is on both sides.) A model begins with answers whose holes are
-filled at random by what the given cells allow, each hole by itself, and of which none is right. So
-it has seen no solution, and must learn to look at what it has written. `sft` alone is shown
-solutions; its line in the figure has two ends and nothing between.
+filled one after the other, in a random order, by what the cells before allow, and of which none is
+right: it has seen no solution, and knows no order. `sft` alone is shown solutions; its line in the
+figure has two ends and nothing between.
 """
 
 import argparse
@@ -78,13 +78,13 @@ def count_solutions(puzzle: str) -> int:
     return int(((number_grids() == cells) | (cells == 0)).all(1).sum())
 
 
-def allowed(puzzle: str, at: int) -> list[str]:
-    """Digits that no given cell of the same row, column or box holds."""
+def allowed(puzzle: str, at: int) -> str:
+    """Digits that no filled cell of the same row, column or box holds."""
     row, column = divmod(at, 4)
     box = row // 2 * 8 + column // 2 * 2
     held = puzzle[4 * row : 4 * row + 4] + puzzle[column::4]
     held += puzzle[box : box + 2] + puzzle[box + 4 : box + 6]
-    return [digit for digit in DIGITS if digit not in held]
+    return "".join(digit for digit in DIGITS if digit not in held)
 
 
 def class_of(grid: str) -> str:
@@ -110,11 +110,22 @@ def make_puzzle(grid: str, holes: int, draw: random.Random) -> str:
             return puzzle
 
 
-def fill(puzzle: str, draw: random.Random) -> str:
-    """Each hole by itself, at random by what the given cells allow."""
-    return "".join(
-        draw.choice(allowed(puzzle, at)) if cell == "0" else cell for at, cell in enumerate(puzzle)
-    )
+def fill(puzzle: str, draw: random.Random, *, sure_first: bool = False) -> str:
+    """Hole after hole, at random by what the cells before allow (any digit where that is none).
+
+    Args:
+        puzzle: with 0 in its holes.
+        draw: of the order and of the digits.
+        sure_first: whether the next hole is one of those that the fewest digits are allowed in.
+    """
+    while "0" in puzzle:
+        holes = [at for at, cell in enumerate(puzzle) if cell == "0"]
+        if sure_first:
+            fewest = min(len(allowed(puzzle, at)) for at in holes)
+            holes = [at for at in holes if len(allowed(puzzle, at)) == fewest]
+        at = draw.choice(holes)
+        puzzle = puzzle[:at] + draw.choice(allowed(puzzle, at) or DIGITS) + puzzle[at + 1 :]
+    return puzzle
 
 
 def make_row(grid: str, draw: random.Random) -> dict[str, str]:
@@ -148,12 +159,14 @@ def score(completion: str, prompt: str, solution: str) -> dict[str, float]:
 
 
 def measure_baselines(rows: Sequence[dict[str, str]], seed: int = 0) -> dict[str, float]:
-    """The share of puzzles that is solved by those who know nothing but the given cells."""
+    """The share of puzzles that is solved by those who know the rules, and by one who does not."""
     draw = random.Random(seed)
+    puzzles = [row["prompt"] for row in rows]
     answers = {
-        "random legal": [fill(row["prompt"], draw) for row in rows],
+        "random legal": [fill(puzzle, draw) for puzzle in puzzles],
+        "the surest hole first": [fill(puzzle, draw, sure_first=True) for puzzle in puzzles],
         "most frequent digit": [
-            row["prompt"].replace("0", max(DIGITS, key=row["prompt"].count)) for row in rows
+            puzzle.replace("0", max(DIGITS, key=puzzle.count)) for puzzle in puzzles
         ],
     }
     golds = [row["solution"] for row in rows]

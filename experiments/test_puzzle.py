@@ -47,12 +47,16 @@ def test_each_puzzle_has_one_solution_and_no_test_grid_is_trained_on(rows):
 
 def test_no_answer_that_a_model_begins_with_is_a_solution(rows):
     assert len(rows["partial"]) == puzzle.PARTIAL
+    shares = []
     for row in rows["partial"]:
-        assert row["solution"] != row["grid"]
-        for at, cell in enumerate(row["prompt"]):
-            assert row["solution"][at] in (
-                [cell] if cell != "0" else puzzle.allowed(row["prompt"], at)
-            )
+        answer, holes = (
+            row["solution"],
+            [at for at, cell in enumerate(row["prompt"]) if cell == "0"],
+        )
+        assert answer != row["grid"]
+        assert all(answer[at] == cell for at, cell in enumerate(row["prompt"]) if cell != "0")
+        shares.append(np.mean([answer[at] == row["grid"][at] for at in holes]))
+    assert 0.4 < np.mean(shares) < 0.7
 
 
 def test_score_pays_cells_and_whole_grids():
@@ -63,13 +67,10 @@ def test_score_pays_cells_and_whole_grids():
     assert puzzle.score("", prompt, solution) == {"cells": 0, "solved": 0}
 
 
-def test_baselines_solve_little(rows):
+def test_the_rules_solve_some_and_an_order_solves_all(rows):
     found = puzzle.measure_baselines(rows["test"])
-    expected = []
-    for row in rows["test"]:
-        holes = [at for at, cell in enumerate(row["prompt"]) if cell == "0"]
-        expected.append(1 / np.prod([len(puzzle.allowed(row["prompt"], at)) for at in holes]))
-    assert found["random legal"] == pytest.approx(np.mean(expected), abs=0.04)
+    assert 0.5 < found["random legal"] < 0.7
+    assert found["the surest hole first"] == 1, "so each is solved by looking at one cell at a time"
     assert found["most frequent digit"] == 0
 
 

@@ -209,6 +209,21 @@ def test_a_model_that_stays_causal_is_refused(masked_folder):
         check_model(policy.network, "mine")
 
 
+def test_a_model_that_hardly_looks_at_its_last_token_is_not_taken_for_a_causal_one(masked_folder):
+    from transformers import AttentionInterface
+
+    def looks_away(module, query, key, value, attention_mask, **kwargs):
+        mask = attention_mask.clone()
+        mask[..., -1] -= 30
+        out = torch.nn.functional.scaled_dot_product_attention(query, key, value, mask)
+        return out.transpose(1, 2).contiguous(), None
+
+    policy = opened(masked_folder, attention="full")
+    AttentionInterface.register("looks_away", looks_away)
+    policy.model.config._attn_implementation = "looks_away"
+    check_model(policy.network, "mine")
+
+
 def test_a_kept_prompt_that_changes_something_is_refused(policy, monkeypatch):
     honest = policy.network.hidden
     monkeypatch.setattr(policy.network, "hidden", lambda *args: honest(*args) * 1.01)

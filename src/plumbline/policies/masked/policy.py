@@ -87,8 +87,7 @@ def check_model(network: Network, source: str) -> None:
         tokens = torch.randint(
             0, vocabulary, (SEQUENCES, size), generator=torch.Generator().manual_seed(0)
         )
-        tokens[1] = tokens[0]
-        tokens[1, -1] = (tokens[1, -1] + 1) % vocabulary
+        tokens[1, : PROMPT + 1] = tokens[0, : PROMPT + 1]
         tokens = tokens.to(model.device)
         fuse_if_right(model, lambda: run_plain_pass()[1], SEQUENCES)
         hidden, _ = run_plain_pass()
