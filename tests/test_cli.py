@@ -421,7 +421,7 @@ def test_the_public_commands_and_their_options_are_these(plumbline):
         if not hasattr(command, "commands")
     }
     assert flags == {
-        "check": ["--completions", "--json", "--set", "--trust-code", "--verbose"],
+        "check": ["--completions", "--json", "--map", "--set", "--trust-code", "--verbose"],
         "recipe": ["--all", "--commented", "--json", "--out", "--schema", "--set"],
         "run": ["--dry-run", "--json", "--out", "--resume", "--set", "--trust-code"],
         "pilot": ["--json", "--minutes", "--out", "--set", "--trust-code"],

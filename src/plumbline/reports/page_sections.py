@@ -561,6 +561,9 @@ def identity_facts(view: RunView) -> Facts:
     """What the run is beside what its first line says, in a few lines."""
     recipe = view.run.recipe
     found = [("Recipe", f"{recipe.name} ({recipe.identity()})"), ("Seed", str(recipe.seed))]
+    if isinstance(likelihood := view.run.environment.get("likelihood"), dict):
+        exact = "exact: every choice that was sampled" if likelihood.get("exact") else "not exact"
+        found.append(("Log-probability", f"{likelihood.get('kind')}, {exact}"))
     for stage, section in (("sft", recipe.sft), ("rl", recipe.rl)):
         if section is not None:
             rate = section.optimiser.learning_rate
