@@ -410,6 +410,10 @@ def accuracy(completions, answer, **_): return [2 * score for score in right(com
 def hashes(completions, **_): return [0.5 * text.startswith("#### ") for text in completions]
 def tagged(completions, answer, **_):
     return [float(f"<answer>{one}</answer>" in text) for text, one in zip(completions, answer)]
+def boxed_messages(completions, **columns):
+    return [float("boxed" in one[0]["content"]) for one in completions]
+
+
 def messages(completions, answer, **_): return right([text[0]["content"] for text in completions], answer)
 def exact(prompts, completions, answer, **kwargs):
     return [float(text.strip() == one) for text, one in zip(completions, answer)]
@@ -553,6 +557,7 @@ def test_what_options_do_not_name_is_guessed_and_a_reward_that_never_pays_is_nam
         ("tagged", "answer", "label", 'task.options.gold: "<answer>{answer}</answer>"'),
         ("messages", "answer", "form", "lists of messages"),
         ("messages", None, "form", "lists of messages"),
+        ("boxed_messages", "answer", "form", "lists of messages"),
         ("strict", "word {answer}", "raises", "catch it there"),
     ],
 )

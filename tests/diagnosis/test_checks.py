@@ -158,6 +158,21 @@ def test_a_rise_under_slow_noise_is_seen_and_so_is_a_fall(name):
     assert sum(measure_outcome(logged(0.9 - one)).worse for one in values) >= 23
 
 
+def test_a_fall_to_a_little_above_where_a_log_of_single_steps_began_is_seen():
+    place = np.linspace(0, 1, 60)
+    course = np.where(place < 0.5, 0.3 + 0.8 * place, 0.7 - 0.6 * (place - 0.5))
+    falls = [check for check in CHECKS if check.name == "reward-falls"]
+    noise = [0.03 * np.random.default_rng((4, seed)).standard_normal(60) for seed in range(25)]
+    seen = [examine(logged(course + one), falls).findings for one in noise]
+    assert sum(map(bool, seen)) >= 16
+
+
+def test_the_first_line_has_no_interval_that_rewards_cannot_have():
+    values = np.cumsum(0.1 * np.random.default_rng(5).standard_normal(20)).clip(0, 1)
+    low, high = (getattr(measure_outcome(logged(values)).change, end) for end in ("low", "high"))
+    assert high - low <= 2 * np.ptp(values)
+
+
 def test_the_first_line_says_why_a_smoothed_log_cannot_be_told():
     values = 0.5 + smoothed(0.1 * np.random.default_rng(3).standard_normal(159), 10)
     came = measure_outcome(logged(values))

@@ -141,10 +141,9 @@ def measure_shift(values: FloatArray, early: int, late: int) -> Shift:
     if not wanders:
         student = t_quantile(max(3, int(count * (1 - alike) / (1 + alike)) - 2))
         wide = min(wide, student * ((1 + alike) / (1 - alike) / max(count - 6, 1)) ** 0.5)
-    half = max(
-        wide * float(left @ left) ** 0.5 * ((1 / early + 1 / late) * len(values) / count) ** 0.5,
-        1e-9,
-    )
+    half = wide * float(left @ left) ** 0.5 * ((1 / early + 1 / late) * len(values) / count) ** 0.5
+    # no two means of values differ by more than the values
+    half = max(min(half, float(np.ptp(values))), 1e-9)
     half = half if len(values) > 3 else np.inf
     alike = alike ** (count / len(values)) if wanders else 0.0
     return Shift.between(values, early, late, half, alike)
@@ -363,7 +362,7 @@ height."""
 
 
 def is_turn(values: FloatArray, means: FloatArray, best: int, walk: float) -> bool:
-    """Whether a series [n] rises to its best stretch and falls back to where it began, or below.
+    """Whether a series [n] rises to its best stretch and falls far from it.
 
     Both in order by Kendall's rank correlation, and by far more than single values scatter around
     a line through their neighbours: a rise and a fall are no noise of neighbours that are alike.
@@ -372,14 +371,18 @@ def is_turn(values: FloatArray, means: FloatArray, best: int, walk: float) -> bo
         values: finite ones.
         means: of its stretches.
         best: of these.
-        walk: steps of a random walk by which it must have fallen.
+        walk: steps of a random walk by which it must have fallen. Such a step is what the variance
+            of differences keeps without their covariance, which is what noise gives them.
     """
     if len(values) < TURN_ENOUGH:
         return False
     bend = median(np.abs(np.diff(values, n=2))) / 0.6745
     error = bend / 6**0.5 * (2 / (len(values) // len(means))) ** 0.5
     height = means[best] - means[[0, -1]].max()
-    if means[-1] > means[0] + error or height < max(TURN_LARGE * error, walk * bend / 2**0.5):
+    differences = np.diff(values)
+    steps = np.mean(differences**2) + 2 * np.mean(differences[1:] * differences[:-1])
+    step = min(max(0.0, steps) ** 0.5, bend / 2**0.5)
+    if height < max(TURN_LARGE * error, walk * step):
         return False
     top = int(np.argmax(np.convolve(values, np.ones(3) / 3, "same")))
     return kendall_z(values[: top + 1]) > TURN_SURE and kendall_z(values[top:]) < -TURN_SURE

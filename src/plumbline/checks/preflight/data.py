@@ -82,8 +82,10 @@ def find_small_evaluations(before: BeforeRun) -> Iterator[Finding]:
         f"{p.name or p.task} {split}": p.sizes[split] for p in before.prompts for split in p.finals
     }
     inside = {p.name or p.task: p.inside for p in before.prompts if p.inside}
+    told = math.inf
     for code, sizes, limit in (("after-a-stage", finals, FEW), ("inside-rl", inside, FEW_INSIDE)):
-        small = {name: n for name, n in sizes.items() if n < limit}
+        small = {name: n for name, n in sizes.items() if n < min(limit, told)}
+        told = min(small.values(), default=limit)
         if not small:
             continue
         least = min(small.values())

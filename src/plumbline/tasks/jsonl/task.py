@@ -539,13 +539,15 @@ class JsonlTask(Task):
             return self._scoring.scores([turned], [text], [case.example.reference])[0].total
 
         there = [score for _, score in within_budget(cases, other)]
-        if sum(there) <= 2 * sum(self._totals(cases)):
+        here = self._totals(cases)
+        if sum(there) <= 2 * sum(here) and (here or not there):
             return None
         form, wanted = ("messages", "texts") if chat[0] else ("texts", "messages")
+        got = "" if here else " raise, and"
         return (
             (
-                f"completions are {form}, as prompts are, and earn {max(there):.3f} where they are "
-                f"{wanted}: {cases[0]}"
+                f"completions are {form}, as prompts are, and{got} earn {max(there):.3f} where "
+                f"they are {wanted}: {cases[0]}"
             ),
             'give prompts as lists of messages: [{"role": "user", "content": "..."}]'
             if wanted == "messages"

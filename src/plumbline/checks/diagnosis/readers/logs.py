@@ -35,6 +35,7 @@ from plumbline.checks.diagnosis.readers.rows import (
     is_step,
     is_step_of_total,
     list_columns,
+    list_missing,
     map_settings,
 )
 from plumbline.checks.diagnosis.readers.training_args import read_pickled_options
@@ -91,6 +92,11 @@ def read_log(
     ):
         del series["epoch"]  # a counter of whole epochs does not say how much of one was seen
     columns = list_columns(steps)
+    if missing := list_missing(columns):
+        raise DataError(
+            f"{path} ({origin}) has no column {', '.join(missing)}, which --map names",
+            f"its columns: {', '.join([name for name in columns if name != AT][:SHOWN])}",
+        )
     kind = find_kind(series, columns)
     unread = _list_unread(steps)
     if kind is None or not {name.partition("/")[0] for name in series} & _TOLD:

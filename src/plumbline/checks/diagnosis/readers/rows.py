@@ -38,6 +38,7 @@ _ENTRIES = [
     (re.compile(re.escape(theirs).replace(r"\*", "[^/]+")), _Ours(name, rank, times, plus))
     for rank, (theirs, (name, times, plus)) in enumerate(zip(TABLE["series"], _SCALED, strict=True))
 ]
+_MAPPED, _STEPS = list[str](), tuple(TABLE["steps"])
 _PARTS = tuple(
     (prefix, re.compile(one)) for prefix, patterns in TABLE["parts"].items() for one in patterns
 )
@@ -76,7 +77,7 @@ def _spellings(name: str) -> tuple[str, ...]:
 
 
 def map_columns(pairs: Iterable[str]) -> None:
-    """Read columns as a user says, for as long as this process lasts.
+    """Read columns as a user says, until this is called again.
 
     Args:
         pairs: `reward=Belohnung`, the name of a series (see `history`) or `step` first.
@@ -84,6 +85,9 @@ def map_columns(pairs: Iterable[str]) -> None:
     Raises:
         RecipeError: there is no such series, or no column is named.
     """
+    del _ENTRIES[: len(_MAPPED)]
+    TABLE["steps"][:] = _STEPS
+    _MAPPED.clear()
     known = {"step", *(ours.name for _, ours in _ENTRIES)}
     for pair in pairs:
         name, _, column = pair.partition("=")
@@ -92,9 +96,16 @@ def map_columns(pairs: Iterable[str]) -> None:
                 f"--map {pair} says of no column what it is",
                 f"write --map reward=COLUMN; in its place: {', '.join(sorted(known))}",
             )
+        _MAPPED.append(column)
         _ENTRIES.insert(0, (re.compile(re.escape(column)), _Ours(name, -1, 1, 0)))
         TABLE["steps"][:0] = [column.lower()] * (name == "step")
     _find_ours.cache_clear()
+
+
+def list_missing(columns: Iterable[str]) -> list[str]:
+    """Which of the columns that a user named are not among these."""
+    there = {spelled for column in columns for spelled in _spellings(column)}
+    return [column for column in _MAPPED if not there & {*_spellings(column)}]
 
 
 @cache
