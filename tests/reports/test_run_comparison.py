@@ -83,6 +83,13 @@ def test_two_seeds_of_a_recipe_that_differ_are_no_change_of_the_recipe(tmp_path)
     assert "higher" in row["says"]
 
 
+def test_a_large_difference_of_few_examples_is_not_called_none(tmp_path):
+    for name, level in (("v1", 0.1), ("v2", 0.9)):
+        stored(tmp_path / name, {GREEDY: [level] * 4}, rl=RL | {"beta": level})
+    (row,) = rows(tmp_path, "comparisons")
+    assert "4 independent examples are too few" in row["says"]
+
+
 def test_rewards_under_two_rubrics_stand_in_two_figures(place):
     page = history_page(read_lineage([place]), "plumbline runs")
     figures = [one.partition("</figure>")[0] for one in page.split("<figure>")[1:]]

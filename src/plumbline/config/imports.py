@@ -263,7 +263,11 @@ def _import_attribute(name: str, what: str, advice: str) -> Any:
     except ModuleNotFoundError as error:
         if find_requirement(error.name or "") is not None:
             raise missing_module_error(f"the {what} {name}", error, RecipeError) from error
-        raise RecipeError(f"cannot open the {what} {name}: {error}", advice) from error
+        package = (error.name or module).partition(".")[0]
+        raise RecipeError(
+            f"cannot open the {what} {name}: {error}",
+            f"pip install {package}, where it is a package that this Python lacks; else {advice}",
+        ) from error
     except AttributeError as error:
         if module not in sys.modules:  # it broke while it was imported
             raise _import_error(name, what, module, error) from error

@@ -133,7 +133,10 @@ def describe_comparison(one: Pairing, found: Lineage) -> str:
     if one.paired is None:
         return f"not comparable: {one.error.cause if one.error else ''}"
     member = next(member for member in found.members if member.name == one.run)
-    said = SAYS[one.direction]
+    said, paired = SAYS[one.direction], one.paired
+    if one.direction == "same" and paired.detectable is None and paired.difference.excludes_zero:
+        units = paired.scatter.units
+        said = f"the interval leaves out 0, but {units} independent examples are too few for p"
     if one.against == member.against and [key for key, *_ in member.changes] == ["seed"]:
         return OTHER_SEED + ("" if one.direction == "same" else f": {said}, so seeds differ")
     return f"{said} ({one.remark})" if one.remark else said

@@ -14,7 +14,7 @@ import yaml
 
 from plumbline.config.imports import is_allowed, module_names, note_addresses, note_file_text
 from plumbline.config.overrides import read_yaml
-from plumbline.errors import DataError, RecipeError, StorageError, to_visible_line
+from plumbline.errors import DataError, PlumblineError, RecipeError, StorageError, to_visible_line
 from plumbline.recipe import parse_recipe
 from plumbline.recipe.files import TODO
 from plumbline.recipe.from_trl import TrlScript, read_script
@@ -183,9 +183,14 @@ def write_init_recipe(what: InitOptions, try_reward: TryReward) -> tuple[list[st
         raise StorageError(
             f"{what.out} is there already; it was not touched", "give another file with --out"
         )
-    taken = _copy_from_script(what)
-    with redirect_stdout(io.StringIO()):  # what a reward prints at each of the texts that are tried
-        seen = inspect_rows(what, try_reward) if _is_seen(what) else _options_without_rows(what)
+    taken, made = _copy_from_script(what)
+    try:
+        with redirect_stdout(io.StringIO()):  # a reward may print at each text that is tried
+            seen = inspect_rows(what, try_reward) if _is_seen(what) else _options_without_rows(what)
+    except PlumblineError:
+        for path in made:
+            path.unlink(missing_ok=True)
+        raise
     if what.model.startswith((".", "/", "~")) and not Path(what.model).expanduser().exists():
         seen.lines.append(f"not ready: there is no model {what.model} here; correct model.name")
         seen.blocked |= what.script is None
@@ -218,12 +223,12 @@ def write_init_recipe(what: InitOptions, try_reward: TryReward) -> tuple[list[st
     return lines, not seen.blocked
 
 
-def _copy_from_script(what: InitOptions) -> list[str]:
+def _copy_from_script(what: InitOptions) -> tuple[list[str], list[Path]]:
     """Write what a script defines beside the recipe: its rewards, and its rows; what to say of
-    it."""
+    it, and the files that were not there before."""
     if (script := what.script) is None:
-        return []
-    files, lines = [], []
+        return [], []
+    files, lines, made = [], [], []
     if script.taken:
         path = what.out.with_name(f"{script.module}.py")
         option = f"--reward {','.join(what.rewards)}"
@@ -243,9 +248,10 @@ def _copy_from_script(what: InitOptions) -> list[str]:
                 f"{path} is there already, and is not what init wrote; it was not touched",
                 f"rename it, or use what is in it: {option}",
             )
+        made += [] if path.exists() else [path]
         write_text(path, text)
         lines.append(f"{path} has {has}")
-    return lines
+    return lines, made
 
 
 def _is_seen(what: InitOptions) -> bool:
