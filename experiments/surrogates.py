@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -29,7 +29,13 @@ from torch import Tensor
 
 from experiments.findings.show import SHAPES, STYLES, standing
 from plumbline.algorithms import ALGORITHMS
-from plumbline.algorithms.algorithm import Algorithm
+from plumbline.algorithms.algorithm import (
+    Algorithm,
+    BoundAlgorithm,
+    Clipped,
+    MaskSample,
+    MaskSampler,
+)
 from plumbline.algorithms.grpo import Grpo
 from plumbline.algorithms.objective import Batch, Target
 from plumbline.evaluation.statistics import Interval
@@ -227,8 +233,8 @@ def train(policy: Any, sampling: SteppedSampling, level: float) -> float:
 
 
 class OnePass(Grpo):
-    """The answer as if it had been written in one step from the first state: what `diffu_grpo`
-    scores of a masked model, for the others."""
+    """The answer as if it had been written in one step from the first state: what `Diffu` scores of
+    a masked model, for the others."""
 
     def targets(self, policy: Any, rollouts: Any, rng: Any) -> list[Target]:  # noqa: ARG002
         """See `Algorithm.targets`."""
@@ -246,6 +252,42 @@ class OnePass(Grpo):
         return replace(turn, transitions=(step,), sampling=replace(turn.sampling, steps=1))
 
 
+class Diffu(Clipped):
+    """diffu-GRPO of d1 (Zhao et al. 2025, arXiv:2504.12216): each token by itself, everything
+    hidden. Its random masking of the prompt is left out."""
+
+    families = ("masked",)
+    likelihood = "diffu"
+    name: Literal["diffu_grpo"] = "diffu_grpo"
+
+    @property
+    def masks(self) -> tuple[MaskSampler, int]:
+        """See `Algorithm.masks`."""
+
+        def everything(length: int, _: int, rng: Any) -> Iterator[MaskSample]:  # noqa: ARG001
+            yield np.ones(length, dtype=bool), 1.0
+
+        return everything, 1
+
+
+class Coupled(BoundAlgorithm):
+    """coupled-GRPO of DiffuCoder (Gong et al. 2025, arXiv:2506.20639): each token once hidden with a
+    part of the answer, which counts 1 over its share, and once with all of it."""
+
+    likelihood = "coupled"
+    name: Literal["coupled_grpo"] = "coupled_grpo"
+
+    @staticmethod
+    def sample_masks(length: int, mask_samples: int, rng: Any) -> Iterator[MaskSample]:
+        """Everything, a set and its complement: three mask samples a draw."""
+        for _ in range(mask_samples):
+            share = rng.uniform(0.2, 0.8)
+            hidden = rng.random(length) < share
+            yield np.ones(length, dtype=bool), 0.5 / mask_samples
+            yield hidden, 0.5 / share / mask_samples
+            yield ~hidden, 0.5 / (1 - share) / mask_samples
+
+
 OBJECTIVES: dict[str, tuple[Algorithm, str, str]] = {
     "exact": (Grpo(), "all", "masked slots flow"),
     "exact, 1 step of T": (Grpo(keep=1), "all", "masked flow"),
@@ -254,10 +296,9 @@ OBJECTIVES: dict[str, tuple[Algorithm, str, str]] = {
     "order only": (Grpo(), "order", "masked slots flow"),
     "one pass": (OnePass(), "all", "slots flow"),
     "gdpo": (ALGORITHMS["gdpo"](mask_samples=2), "all", "masked"),
-    **{
-        name: (ALGORITHMS[name](), "all", "masked")
-        for name in ("diffu_grpo", "coupled_grpo", "espo", "spg", "just_grpo")
-    },
+    "diffu_grpo": (Diffu(), "all", "masked"),
+    "coupled_grpo": (Coupled(), "all", "masked"),
+    **{name: (ALGORITHMS[name](), "all", "masked") for name in ("espo", "spg", "just_grpo")},
 }
 """Algorithm, which of its terms have a gradient, and families."""
 PARTS = {"all": (0, 1, 2), "tokens": (0,), "order": (1, 2)}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.algorithms import coupled_grpo, diffu_grpo, espo, gdpo
+from plumbline.algorithms import espo, gdpo
 from plumbline.algorithms.algorithm import make_bound_targets, make_trajectory_targets
 from plumbline.algorithms.spg import MIX, ORDER, sandwich_loss
 from plumbline.errors import RecipeError
@@ -16,7 +16,7 @@ from plumbline.recipe import parse_recipe
 from plumbline.records import Sampling, SteppedSampling, Trajectory, Transition
 from tests.algorithms.batches import rollout_of
 
-MODULES = {"diffu": diffu_grpo, "coupled": coupled_grpo, "espo": espo, "gdpo": gdpo}
+MODULES = {"espo": espo, "gdpo": gdpo}
 SAMPLERS = {name: module.sample_masks for name, module in MODULES.items()}
 LENGTH = 3
 ANSWER = np.array([1, 0, 1])
@@ -174,54 +174,7 @@ def test_complements_halve_the_spread():
     assert estimates("espo", 2, 1000).std() < estimates("espo", 1, 1000).std()
 
 
-def test_diffu_hides_everything_once_and_coupled_shows_every_token_in_two_ways():
-    table, rng = Table(), np.random.default_rng(0)
-    (target,) = make_bound_targets(table, [rollout_of(trajectory(3))], SAMPLERS["diffu"], 1, rng)
-    assert [(len(step.tokens), step.weight) for step in target.trajectory.transitions] == [(3, 1.0)]
-    (target,) = make_bound_targets(table, [rollout_of(trajectory(3))], SAMPLERS["coupled"], 1, rng)
-    seen = np.concatenate([step.positions for step in target.trajectory.transitions])
-    assert sorted(seen) == sorted([0, 1, 2] * 2)
-    assert target.trajectory.sampling.temperature == 1
-
-
-@pytest.mark.parametrize("draws", [1, 3])
-def test_coupled_shows_a_set_its_complement_and_everything(draws):
-    """Each draw: everything at 1/2, a share t at 1/(2t), the rest at 1/(2(1 - t)), all over the
-    draws."""
-
-    class Long(Table):
-        def mask_positions(self, trajectory, hidden):
-            empty = np.zeros(hidden.sum())
-            return Transition(
-                positions=np.flatnonzero(hidden),
-                tokens=empty.astype(int),
-                logprobs=empty,
-                state=hidden,
-            )
-
-    whole = replace(trajectory(3), sampling=Sampling(max_tokens=4000))
-    shares = []
-    for seed in range(12):
-        (target,) = make_bound_targets(
-            Long(),
-            [rollout_of(whole)],
-            SAMPLERS["coupled"],
-            draws,
-            np.random.default_rng(seed),
-        )
-        assert len(target.trajectory.transitions) == 3 * draws
-        for at in range(0, 3 * draws, 3):
-            everything, some, rest = target.trajectory.transitions[at : at + 3]
-            assert (everything.state.all(), everything.weight) == (True, 0.5 / draws)
-            assert (some.state ^ rest.state).all()
-            share = 0.5 / draws / some.weight
-            assert rest.weight == pytest.approx(0.5 / draws / (1 - share))
-            assert some.state.mean() == pytest.approx(share, abs=0.04)
-            shares.append(share)
-    assert 0.2 <= min(shares) < 0.4 < 0.6 < max(shares) <= 0.8
-
-
-@pytest.mark.parametrize("bound", ["espo", "gdpo", "coupled"])
+@pytest.mark.parametrize("bound", ["espo", "gdpo"])
 def test_no_look_hides_nothing(bound):
     targets = make_bound_targets(
         Table(),
@@ -279,7 +232,7 @@ def test_spg_of_a_batch_is_the_sum_of_its_places():
     [
         ({"algorithm": {"name": "gspo", "keep": 2}}, "unknown key keep"),
         ({"algorithm": {"name": "espo", "keep": 2}}, "unknown key keep"),
-        ({"algorithm": {"name": "spg", "bound": "diffu"}}, "bound: .* 'espo' or 'gdpo'"),
+        ({"algorithm": {"name": "spg", "bound": "elbo"}}, "bound: .* 'espo' or 'gdpo'"),
         ({"algorithm": "spg", "inner_epochs": 2}, "spg .* inner epoch"),
         ({"algorithm": "spg", "beta": 0.1}, r"spg .* inner epoch, .* 0\b"),
         ({"kl": "closed", "beta": 0.1, "algorithm": "gdpo"}, "rl.kl: sampled"),

@@ -7,8 +7,6 @@ docs/reference/algorithms.md compares them.
 
 from plumbline.algorithms.algorithm import Algorithm
 from plumbline.algorithms.cispo import Cispo
-from plumbline.algorithms.coupled_grpo import CoupledGrpo
-from plumbline.algorithms.diffu_grpo import DiffuGrpo
 from plumbline.algorithms.distil import Distil
 from plumbline.algorithms.dpo import Dpo
 from plumbline.algorithms.espo import Espo
@@ -26,8 +24,6 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "just_grpo": JustGrpo,
     "espo": Espo,
     "gdpo": Gdpo,
-    "diffu_grpo": DiffuGrpo,
-    "coupled_grpo": CoupledGrpo,
     "spg": Spg,
     "rft": Rft,
     "dpo": Dpo,

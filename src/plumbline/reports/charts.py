@@ -464,6 +464,7 @@ def dot_chart(
     label: str,
     references: Sequence[tuple[str, Interval]] = (),
     x_title: str = "reward",
+    x_range: tuple[float, float] = UNIT,
 ) -> str:
     """Rows from top to bottom over one axis; values outside of it are held at its edge.
 
@@ -473,13 +474,14 @@ def dot_chart(
         references: vertical lines with their intervals as bands; each has its name in a line of its
             own at the top, so that names never meet.
         x_title: under the axis.
+        x_range: of the axis.
     """
     references = [(name, interval) for name, interval in references if is_finite(interval.mean)]
     left = 18 + 6.6 * max((len(name[:22]) for name, _, _ in rows), default=4)
     right = WIDTH - 18 - 6.8 * max((len(note) for _, _, note in rows), default=0)
     top = 8.0 + 16 * len(references)
     bottom = top + ROW * max(len(rows), 1)
-    at = ticks(*UNIT, 6)
+    at = ticks(*x_range, 6)
     return render_template(
         "dot_chart.svg",
         rows=rows,
@@ -488,7 +490,7 @@ def dot_chart(
         x_title=x_title,
         top=top,
         bottom=bottom,
-        x=Scale(*UNIT, left, right),
+        x=Scale(*x_range, left, right),
         ticks=list(zip(at, tick_labels(at), strict=True)),
         width=WIDTH,
         height=round(bottom + 36),
