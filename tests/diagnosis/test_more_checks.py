@@ -1743,6 +1743,15 @@ def test_an_evaluation_against_a_reward_that_rises_or_stands(values, over, code)
         assert found[0].since == found[0].evidence["best step"] == 40
 
 
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [([0.48, 0.52, 0.35, 0.2, 0.1], True), ([0.48, 0.52, 0.35, 0.4, 0.1], False)],
+)
+def test_five_evaluations_that_plunge_without_a_rise_are_enough(values, found):
+    came = examine(held_out(np.array(values)), CHECKS).findings
+    assert any(one.check == "eval-disagrees" for one in came) == found
+
+
 def hacked(perplexity, drift):
     """Rows as a logger of one's own writes them: a reward at its ceiling from half of the run."""
     dice, rows = np.random.default_rng(0), []
