@@ -173,6 +173,17 @@ def test_the_first_line_has_no_interval_that_rewards_cannot_have():
     assert high - low <= 2 * np.ptp(values)
 
 
+def test_a_loss_that_transformers_wrote_as_0_for_nan_is_no_loss():
+    steps, broken = np.arange(1, 41), np.arange(1, 41) > 20
+    series = {
+        "loss": Series(steps, np.where(broken, 0.0, np.linspace(2, 1, 40))),
+        "grad_norm": Series(steps, np.where(broken, np.nan, 1.0)),
+    }
+    came = measure_outcome(replace(logged(steps * 1.0, kind="sft"), series=series))
+    assert came.change.n == 20
+    assert came.last > 1
+
+
 def test_the_first_line_says_why_a_smoothed_log_cannot_be_told():
     values = 0.5 + smoothed(0.1 * np.random.default_rng(3).standard_normal(159), 10)
     came = measure_outcome(logged(values))

@@ -27,7 +27,11 @@ from plumbline.checks.diagnosis.history import History, Sample
 from plumbline.checks.diagnosis.readers import read_histories, read_runs
 from plumbline.checks.diagnosis.readers.completions import mean_series
 from plumbline.checks.diagnosis.readers.protobuf import to_float
-from plumbline.checks.diagnosis.readers.rows import find_series_name, map_settings
+from plumbline.checks.diagnosis.readers.rows import (
+    find_series_name,
+    map_settings,
+    split_at_restarts,
+)
 from plumbline.checks.diagnosis.readers.training_args import read_pickled_options
 from plumbline.checks.diagnosis.readers.wandb import is_page
 from plumbline.checks.diagnosis.rules import CHECKS
@@ -1381,3 +1385,19 @@ def test_infinite_rewards_are_read_without_a_warning():
     found = mean_series(stored)
     assert found["reward"].values == found["reward/p"].values == math.inf
     assert math.isnan(found["reward_std"].values[0])
+
+
+@pytest.mark.parametrize(
+    ("second", "runs"),
+    [
+        (range(10, 601, 10), 2),
+        (range(5, 300, 5), 2),
+        (range(205, 400, 5), 1),
+        (range(50, 400, 5), 1),
+    ],
+)
+def test_a_stage_that_begins_again_is_a_run_and_a_resumed_one_is_not(second, runs):
+    steps = [*map(float, [*range(5, 301, 5), *second])]
+    assert (
+        len(split_at_restarts([{"step": step} for step in steps], lambda row: row["step"])) == runs
+    )

@@ -183,6 +183,49 @@ def test_the_exit_status_says_whether_something_must_be_mended(place, plumbline)
     assert plumbline("init", *given, "--reward", f"{place.module}:score", "--out", "c.yaml")[0] == 1
 
 
+def test_prompts_of_two_forms_are_counted_where_a_function_fails_for_one(place):
+    place.rows(
+        [
+            {"prompt": [{"role": "user", "content": f"{n}?"}] if n % 2 else f"{n}?", "answer": "1"}
+            for n in range(40)
+        ]
+    )
+    assert "of 8 prompts 4 are messages" in begin(place, "accuracy")[0]
+
+
+def test_a_reward_outside_of_the_working_directory_is_refused_at_once(place):
+    out = place.folder / "recipe.yaml"
+    what = add_script_options("m", "rows.jsonl", "../rewards.py:score", None, out)
+    with consent(True), pytest.raises(RecipeError, match="outside of the working directory"):
+        write_init_recipe(what, try_reward)
+    assert not out.exists()
+    inside = f"{place.folder.resolve()}/{place.module}.py:score"
+    with consent(True):
+        write_init_recipe(add_script_options("m", "rows.jsonl", inside, None, out), try_reward)
+    assert yaml.safe_load(out.read_text())["task"]["options"]["score"] == f"{place.module}:score"
+
+
+def test_rewards_that_were_written_and_cannot_be_tried_are_taken_back(place):
+    source = script(
+        place,
+        """
+from datasets import load_dataset
+from no_such_library.rewards import fancy
+from trl import GRPOTrainer
+def mine(completions, answer, **_): return [float(a == c) for a, c in zip(completions, answer)]
+rows = load_dataset("json", data_files="rows.jsonl", split="train")
+GRPOTrainer(model="some/model", reward_funcs=[mine, fancy], train_dataset=rows).train()
+""",
+    )
+    before = {*place.folder.iterdir()}
+    with pytest.raises(RecipeError, match="no_such_library") as raised:
+        begin(place, None, model=None, data=None, script=source)
+    assert "pip install no_such_library" in raised.value.fix
+    assert {one for one in place.folder.iterdir() if one.suffix != ".pyc"} - before <= {
+        place.folder / "__pycache__"
+    }
+
+
 def test_ranges_that_nothing_showed_are_not_invented(place):
     assert place.open(["accuracy", "form", "picky"]).measure_ranges() == {
         "accuracy": (0, 2),

@@ -31,7 +31,7 @@ ALL = "1"
 _NAME = re.compile(r"(?<![^\s=,(\[{\"'])[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?![\w:/.-])")
 _RECIPE = (".yaml", ".yml")
 """What a name of code never ends with before the colon: `FILE.yaml:NAME` is a task in a file."""
-_FILE = re.compile(r"(?<![\w./-])(?:\./)?(\w+(?:/\w+)*)\.py:")
+_FILE = re.compile(r"(?<![\w./-])((?:[\w.-]*/)*\w+)\.py:")
 _SET = re.compile(r"(?:^|[.=])((?:path|python|arguments|trust_remote_code)=.+)")
 _PLACE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"',\[\]{}]+")
 _read: dict[Path, str] = {}
@@ -173,8 +173,15 @@ def check_installed(what: str, modules: Sequence[str]) -> None:
 
 def module_names(names: str) -> str:
     """Names of code with files written as modules: `rewards/math.py:score` is
-    `rewards.math:score`."""
-    return _FILE.sub(lambda file: file[1].replace("/", ".") + ":", names)
+    `rewards.math:score`; a file outside of the working directory stays as it is."""
+    here = Path.cwd()
+
+    def to_module(file: re.Match[str]) -> str:
+        path = Path(os.path.normpath(here / file[1]))
+        parts = path.relative_to(here).parts if path.is_relative_to(here) else ("",)
+        return f"{'.'.join(parts)}:" if all(map(str.isidentifier, parts)) else file[0]
+
+    return _FILE.sub(to_module, names)
 
 
 def import_named(name: str, what: str) -> Any:
@@ -202,6 +209,8 @@ def import_named(name: str, what: str) -> Any:
         or not all(part.isidentifier() for part in module.split("."))
         or _is_file(module)
     ):
+        if "/" in name:
+            advice = "start the command in the folder of the file, and leave the folder out"
         raise RecipeError(f"{name} names no {what}", advice)
     if not is_allowed(name):
         raise untrusted_code_error(f"the {what} {name}", name, code_file(module))

@@ -151,8 +151,17 @@ def measure_outcome(history: History) -> RewardOutcome | None:
     found = [one for one in pairs if one is not None]
     return next(
         (one for one in found if one.better),
-        found[0] if found else _measure_series("loss", history["loss"], history),
+        found[0] if found else _measure_series("loss", _known_losses(history), history),
     )
+
+
+def _known_losses(history: History) -> Series:
+    """The losses but for those of 0 beside a gradient that is not finite: transformers writes 0 for
+    NaN."""
+    loss, gradient = history["loss"], history["grad_norm"]
+    broken = gradient.steps[~np.isfinite(gradient.values)]
+    known = (loss.values != 0) | ~np.isin(loss.steps, broken)
+    return Series(loss.steps[known], loss.values[known])
 
 
 def _measure_series(name: Name, series: Series, history: History) -> RewardOutcome | None:

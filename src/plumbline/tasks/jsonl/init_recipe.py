@@ -357,6 +357,11 @@ def inspect_rows(what: InitOptions, try_reward: TryReward) -> _SettledOptions:
     seen = _SettledOptions({"train": data, **asked, **settled, "score": score}, columns)
     if what.script is not None and "task.options.weights" in what.script.values:
         seen.options["weights"] = what.script.values["task.options.weights"]
+    if what.script is None and (far := [name for name in rewards if "/" in name]):
+        raise RecipeError(
+            f"{far[0]} lies outside of the working directory, where rewards are looked for",
+            "start init in the folder of the file, and leave the folder out of --reward",
+        )
     if not all(map(is_allowed, rewards)):
         seen.lines.append(
             "the reward was not tried, because only the script names it: add --trust-code to try it"
@@ -453,7 +458,8 @@ def _try_reward(seen: _SettledOptions, given: str | None, try_reward: TryReward)
         seen.blocked = True
     if baselines := {name: means["train"] for name, means in earned["baselines"].items()}:
         best = max(baselines, key=baselines.__getitem__)
-        said += f"; the best baseline, {best}, earns {baselines[best]:.3f}"
+        means = " (all gold answers in one text)" if best == "every-gold" else ""
+        said += f"; the best baseline, {best}{means}, earns {baselines[best]:.3f}"
         if baselines[best] > UNSOUND * gold:
             said += ", and an answer that knows nothing should not: such answers will be learnt"
             seen.next_step = "Do not train yet: mend the reward, or see what audit says of it."

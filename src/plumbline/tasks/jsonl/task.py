@@ -23,6 +23,7 @@ from plumbline.tasks.cases import (
     BUDGET,
     GOLD,
     LABEL,
+    SANE,
     TEMPLATES,
     TRIED,
     Case,
@@ -530,7 +531,15 @@ class JsonlTask(Task):
         texts for messages pay little or raise, and pay in the other form."""
         cases = gold_cases(examples[:TRIED]) or self.guess_answers(examples[:1])
         chat = [isinstance(self.prompt_of(one), list) for one in examples[:TRIED]]
-        if not self._scoring.sums or len(set(chat)) > 1:
+        if len(set(chat)) > 1:
+            some = [Case(one, GOLD, one.gold or SANE) for one in examples[:TRIED]]
+            if len(self._totals(some)) == len(some):
+                return None
+            return (
+                f"of {len(chat)} prompts {sum(chat)} are messages and the others are texts",
+                "write all prompts in one form: functions get completions in that of their prompt",
+            )
+        if not self._scoring.sums:
             return None
 
         def other(case: Case) -> float:

@@ -92,18 +92,19 @@ def read_log(
     ):
         del series["epoch"]  # a counter of whole epochs does not say how much of one was seen
     columns = list_columns(steps)
+    shown = ", ".join([name for name in columns if name != AT][:SHOWN])
     if missing := list_missing(columns):
         raise DataError(
             f"{path} ({origin}) has no column {', '.join(missing)}, which --map names",
-            f"its columns: {', '.join([name for name in columns if name != AT][:SHOWN])}",
+            f"its columns: {shown}",
         )
     kind = find_kind(series, columns)
     unread = _list_unread(steps)
     if kind is None or not {name.partition("/")[0] for name in series} & _TOLD:
         raise DataError(
-            f"{path} ({origin}) has neither a reward nor a loss under a name that is known{unread}",
+            f"{path} ({origin}) has neither a reward nor a loss under a name that is known: {shown}",
             "say which column is which: plumbline check --map reward=COLUMN (or loss=, step=, kl=; "
-            "all names: diagnosis/readers/names.yaml)",
+            "all names: plumbline/checks/diagnosis/readers/names.yaml)",
         )
     settings = map_settings(config)
     # The last row may say how many steps there will be.

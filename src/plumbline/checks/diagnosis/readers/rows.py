@@ -97,7 +97,8 @@ def map_columns(pairs: Iterable[str]) -> None:
                 f"write --map reward=COLUMN; in its place: {', '.join(sorted(known))}",
             )
         _MAPPED.append(column)
-        _ENTRIES.insert(0, (re.compile(re.escape(column)), _Ours(name, -1, 1, 0)))
+        pattern = re.compile(re.escape(column), re.IGNORECASE)
+        _ENTRIES.insert(0, (pattern, _Ours(name, -1, 1, 0)))
         TABLE["steps"][:0] = [column.lower()] * (name == "step")
     _find_ours.cache_clear()
 
@@ -508,13 +509,17 @@ def _parse_step(value: Any) -> float | None:
     return number if number is not None and abs(number) < FAR else None
 
 
+FRESH = 0.05
+"""The share of a run in whose first rows no resumed one begins."""
+
+
 def split_at_restarts(
     rows: Sequence[Line], place: Callable[[Line], float | None]
 ) -> list[list[Line]]:
     """Rows of each run, where their places begin again; of a few rows before another it is left
     out.
 
-    A resumed run goes back, but not to its beginning.
+    A resumed run goes back, but not to its beginning: to its first row, or the first of `FRESH`.
 
     Args:
         rows: in the order in which they were written.
@@ -527,7 +532,7 @@ def split_at_restarts(
         if (now := place(row)) is not None:
             if first is None:
                 first = now
-            elif now < last and now <= first:
+            elif now < last and now <= max(first, FRESH * last):
                 runs.append([])
                 first = now
             last = now
