@@ -31,6 +31,7 @@ import torch
 
 import plumbline
 from experiments.findings.show import CURVES, STYLES, change, standing
+from experiments.spg import Spg
 from experiments.surrogates import OnePass
 from plumbline.algorithms import ALGORITHMS
 from plumbline.algorithms.algorithm import Algorithm
@@ -208,7 +209,7 @@ class OnePassGrpo(OnePass):
     name: Literal["one_pass"] = "one_pass"
 
 
-OWN: dict[str, type[Algorithm]] = {"part": PartGrpo, "one_pass": OnePassGrpo}
+OWN: dict[str, type[Algorithm]] = {"part": PartGrpo, "one_pass": OnePassGrpo, "spg": Spg}
 
 
 # -- arms ------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 
 from experiments.findings.show import SHAPES, STYLES, standing
+from experiments.spg import Spg
 from plumbline.algorithms import ALGORITHMS
 from plumbline.algorithms.algorithm import (
     Algorithm,
@@ -298,7 +299,9 @@ OBJECTIVES: dict[str, tuple[Algorithm, str, str]] = {
     "gdpo": (ALGORITHMS["gdpo"](mask_samples=2), "all", "masked"),
     "diffu_grpo": (Diffu(), "all", "masked"),
     "coupled_grpo": (Coupled(), "all", "masked"),
-    **{name: (ALGORITHMS[name](), "all", "masked") for name in ("espo", "spg", "just_grpo")},
+    "espo": (ALGORITHMS["espo"](), "all", "masked"),
+    "spg": (Spg(), "all", "masked"),
+    "just_grpo": (ALGORITHMS["just_grpo"](), "all", "masked"),
 }
 """Algorithm, which of its terms have a gradient, and families."""
 PARTS = {"all": (0, 1, 2), "tokens": (0,), "order": (1, 2)}

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from experiments import surrogates
+from experiments.spg import MIX, ORDER, sandwich_loss
 from experiments.surrogates import CANVASES, OBJECTIVES, ROWS, TOKENS, Gradients, Listing
 from plumbline.algorithms.grpo import Grpo
 from plumbline.algorithms.objective import Loss
-from plumbline.algorithms.spg import MIX, ORDER
 from plumbline.policies.masked.options import MaskedSampling
 from plumbline.storage import read_jsonl
 from tests.policies.masked.oracle import logits_of_many
@@ -190,3 +190,41 @@ def test_the_stored_rows_are_measured_again_and_drawn():
         assert again["figures"][name] == pytest.approx(figures, rel=1e-2, abs=1e-4)
     assert surrogates.figure(rows).startswith("<svg xmlns=")
     assert len(surrogates.table(rows).splitlines()) > 2 + len(OBJECTIVES)
+
+
+def test_spg_raises_the_lower_bound_and_lowers_the_upper_one():
+    """By hand: one rollout, one place seen in two draws with weights 0.5 each."""
+    logprobs = torch.tensor([-1.0, -2.0], dtype=torch.float64)
+    half, place = torch.full((2,), 0.5, dtype=torch.float64), torch.zeros(2, dtype=torch.long)
+    lower = -1.5
+    upper = np.log(0.5 * np.exp(-1.0 * ORDER) + 0.5 * np.exp(-2.0 * ORDER)) / ORDER
+    assert upper > lower
+    for advantage, wanted in ((2.0, -2.0 * lower), (-2.0, 2.0 * (MIX * upper + (1 - MIX) * lower))):
+        loss = sandwich_loss(
+            logprobs, half, place, torch.full((2,), advantage).double(), torch.ones(2).double()
+        )
+        assert loss.item() == pytest.approx(wanted)
+
+
+def test_spg_of_a_batch_is_the_sum_of_its_places():
+    """Three places of two rollouts in any order; each is bounded by itself and weighs what its
+    rollout weighs."""
+    rng = np.random.default_rng(0)
+    place = np.array([7, 2, 7, 5, 2, 5, 5])
+    logprobs, term_weight = -rng.random(7), rng.random(7)
+    advantage, weight = {2: -1.5, 5: 0.5, 7: -0.5}, {2: 0.3, 5: 0.2, 7: 0.1}
+    wanted = 0.0
+    for one in (2, 5, 7):
+        mine = place == one
+        lower = (logprobs * term_weight)[mine].sum()
+        upper = np.log((term_weight[mine] * np.exp(ORDER * logprobs[mine])).sum()) / ORDER
+        bound = MIX * upper + (1 - MIX) * lower if advantage[one] < 0 else lower
+        wanted -= weight[one] * advantage[one] * bound
+    given_ = (
+        logprobs,
+        term_weight,
+        place,
+        [advantage[one] for one in place],
+        [weight[one] for one in place],
+    )
+    assert sandwich_loss(*map(torch.tensor, given_)).item() == pytest.approx(wanted)

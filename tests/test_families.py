@@ -178,7 +178,6 @@ def test_an_adapter_on_a_base_in_4_bits_is_evaluated_on_one(adapted, tmp_path, m
             {"algorithm": {"name": "espo", "mask_samples": 2}, "inner_epochs": 2, "beta": 0.1},
         ),
         ("masked", {"algorithm": {"name": "gdpo", "mask_samples": 2}, "inner_epochs": 2}),
-        ("masked", {"algorithm": {"name": "spg", "bound": "gdpo", "mask_samples": 3}}),
         ("masked", {"algorithm": "just_grpo", "sampling": {"selector": "leftmost", "steps": 8}}),
         ("slots", {"beta": 0.1, "kl": "closed", "algorithm": {"ratio": "step"}, "inner_epochs": 2}),
         ("slots", {"algorithm": "cispo", "inner_epochs": 2, "beta": 0.1}),

@@ -508,7 +508,7 @@ def test_the_schema_for_editors_takes_every_recipe_and_marks_wrong_keys():
     good = {
         **MINIMAL,
         "task": jsonl,
-        "rl": {"algorithm": {"name": "spg", "bound": "gdpo"}},
+        "rl": {"algorithm": {"name": "gdpo", "mask_samples": 2}},
         "engine": "vllm",
     }
     assert validator.is_valid(good)

@@ -3,14 +3,14 @@ draws."""
 
 import itertools
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
-import torch
 
-from plumbline.algorithms import espo, gdpo
+from plumbline.algorithms import ALGORITHMS, espo, gdpo
 from plumbline.algorithms.algorithm import make_bound_targets, make_trajectory_targets
-from plumbline.algorithms.spg import MIX, ORDER, sandwich_loss
+from plumbline.algorithms.grpo import Grpo
 from plumbline.errors import RecipeError
 from plumbline.recipe import parse_recipe
 from plumbline.records import Sampling, SteppedSampling, Trajectory, Transition
@@ -189,56 +189,24 @@ def test_no_look_hides_nothing(bound):
     )
 
 
-def test_spg_raises_the_lower_bound_and_lowers_the_upper_one():
-    """By hand: one rollout, one place seen in two draws with weights 0.5 each."""
-    logprobs = torch.tensor([-1.0, -2.0], dtype=torch.float64)
-    half, place = torch.full((2,), 0.5, dtype=torch.float64), torch.zeros(2, dtype=torch.long)
-    lower = -1.5
-    upper = np.log(0.5 * np.exp(-1.0 * ORDER) + 0.5 * np.exp(-2.0 * ORDER)) / ORDER
-    assert upper > lower
-    for advantage, wanted in ((2.0, -2.0 * lower), (-2.0, 2.0 * (MIX * upper + (1 - MIX) * lower))):
-        loss = sandwich_loss(
-            logprobs, half, place, torch.full((2,), advantage).double(), torch.ones(2).double()
-        )
-        assert loss.item() == pytest.approx(wanted)
-
-
-def test_spg_of_a_batch_is_the_sum_of_its_places():
-    """Three places of two rollouts in any order; each is bounded by itself and weighs what its
-    rollout weighs."""
-    rng = np.random.default_rng(0)
-    place = np.array([7, 2, 7, 5, 2, 5, 5])
-    logprobs, term_weight = -rng.random(7), rng.random(7)
-    advantage, weight = {2: -1.5, 5: 0.5, 7: -0.5}, {2: 0.3, 5: 0.2, 7: 0.1}
-    wanted = 0.0
-    for one in (2, 5, 7):
-        mine = place == one
-        lower = (logprobs * term_weight)[mine].sum()
-        upper = np.log((term_weight[mine] * np.exp(ORDER * logprobs[mine])).sum()) / ORDER
-        bound = MIX * upper + (1 - MIX) * lower if advantage[one] < 0 else lower
-        wanted -= weight[one] * advantage[one] * bound
-    given_ = (
-        logprobs,
-        term_weight,
-        place,
-        [advantage[one] for one in place],
-        [weight[one] for one in place],
-    )
-    assert sandwich_loss(*map(torch.tensor, given_)).item() == pytest.approx(wanted)
-
-
 @pytest.mark.parametrize(
     ("rl", "message"),
     [
         ({"algorithm": {"name": "gspo", "keep": 2}}, "unknown key keep"),
         ({"algorithm": {"name": "espo", "keep": 2}}, "unknown key keep"),
-        ({"algorithm": {"name": "spg", "bound": "elbo"}}, "bound: .* 'espo' or 'gdpo'"),
-        ({"algorithm": "spg", "inner_epochs": 2}, "spg .* inner epoch"),
-        ({"algorithm": "spg", "beta": 0.1}, r"spg .* inner epoch, .* 0\b"),
+        ({"algorithm": "no_ratio", "inner_epochs": 2}, "no_ratio .* inner epoch"),
+        ({"algorithm": "no_ratio", "beta": 0.1}, r"no_ratio .* inner epoch, .* 0\b"),
+        ({"algorithm": "no_ratio", "minibatch": 2}, "no minibatch"),
+        ({"algorithm": "no_ratio", "old": "rescored"}, r"no_ratio .* rl\.old\b"),
         ({"kl": "closed", "beta": 0.1, "algorithm": "gdpo"}, "rl.kl: sampled"),
     ],
 )
-def test_combinations_that_would_be_biased_or_empty_are_refused(rl, message):
+def test_combinations_that_would_be_biased_or_empty_are_refused(rl, message, monkeypatch):
+    class NoRatio(Grpo):
+        uses_ratio = False
+        name: Literal["no_ratio"] = "no_ratio"
+
+    monkeypatch.setitem(ALGORITHMS, "no_ratio", NoRatio)
     with pytest.raises(RecipeError, match=message):
         parse_recipe({"name": "x", "model": {"name": "m"}, "rl": {"steps": 1, **rl}})
 

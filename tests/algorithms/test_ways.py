@@ -388,7 +388,6 @@ def test_a_way_learns_and_resumes_to_the_bit(tiny_folder, tmp_path, monkeypatch,
             {"beta": 1, "teacher": {"model": "m", "weights": "present"}},
             "leave out rl.teacher.model",
         ),
-        ({"algorithm": "spg", "minibatch": 2}, "no minibatch"),
     ],
 )
 def test_what_makes_no_sense_is_refused(rl, message):

@@ -208,7 +208,6 @@ def test_a_copy_shares_what_is_frozen_and_nothing_that_trains(tiny_folder):
         ({"tis": 0.5, "old": "rescored"}, r"rl\.tis: .* 1\n"),
         ({"off_policy_steps": -1}, r"rl\.off_policy_steps: .* 0\n"),
         ({"off_policy_steps": 1, "algorithm": "espo"}, r"espo .* rl\.off_policy_steps"),
-        ({"old": "rescored", "algorithm": "spg"}, r"spg .* rl\.old\b"),
     ],
 )
 def test_what_does_not_go_together_is_an_error_of_the_recipe(settings, message):

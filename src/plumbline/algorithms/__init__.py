@@ -15,7 +15,6 @@ from plumbline.algorithms.grpo import Grpo
 from plumbline.algorithms.gspo import Gspo
 from plumbline.algorithms.just_grpo import JustGrpo
 from plumbline.algorithms.rft import Rft
-from plumbline.algorithms.spg import Spg
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
     "grpo": Grpo,
@@ -24,7 +23,6 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "just_grpo": JustGrpo,
     "espo": Espo,
     "gdpo": Gdpo,
-    "spg": Spg,
     "rft": Rft,
     "dpo": Dpo,
     "distil": Distil,
