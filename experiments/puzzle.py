@@ -10,8 +10,12 @@ A prompt is a grid with 6 to 10 holes and one solution; the answer is all 16 cel
 are 12 classes up to the names of digits: 8 for training, 4 for testing. (Under all symmetries there
 are two, of 4 and 8 of these; each is on both sides.) A model begins with answers whose holes are
 filled one after the other, in a random order, by what the cells before allow, and of which none is
-right: it has seen no solution, and knows no order. `sft` alone is shown solutions; its line in the
-figure has two ends and nothing between.
+right: it has seen no solution, and knows no order. All seeds of a family begin with the same model,
+as those who train a published one do. `sft` alone is shown solutions, and draws nothing while it
+learns: it has no line in the figure.
+
+RL raises what is drawn; the most likely answer, with the surest place first, is another policy.
+So an arm is judged by the share that is solved when answers are drawn, and the greedy one beside.
 """
 
 import argparse
@@ -51,6 +55,8 @@ PROCESSOR = next(
 )
 DIGITS, CELLS = "1234", 16
 HOLES = (6, 7, 8, 9, 10)
+MODES = ("sampled", "greedy")
+PART, BLOCK = "train/reward/solved", 5
 TRAIN, PARTIAL, EACH = 2000, 8000, 3
 """Puzzles of RL, puzzles of the start, and puzzles of each grid that is held out."""
 
@@ -263,21 +269,20 @@ def train(name: str, settings: Sequence[str]) -> RunRecord:
     return plumbline.run(recipe, overrides=overrides, out=folder, resume=resume, trust_code=True)
 
 
-def train_start(family: str, seed: int) -> RunRecord:
+def train_start(family: str) -> RunRecord:
     """The model that arms begin with, made on wrong answers alone."""
     data = FOLDER / "data"
     if not (data / "test.jsonl").is_file():
         data.mkdir(parents=True, exist_ok=True)
         for split, rows in make_rows().items():
             write_jsonl(data / f"{split}.jsonl", rows)
-    settings = [f"seed={seed}", *FAMILIES[family], "sft=null", "rl=null"]
-    return train(f"start-{family}-seed{seed}", settings)
+    return train(f"start-{family}", [*FAMILIES[family], "sft=null", "rl=null"])
 
 
 def train_arm(name: str, seed: int, seconds: float, settings: Sequence[str]) -> dict[str, Any]:
     """An arm from its start, trained or gone on with; its row."""
     arm = ARMS[name]
-    start = train_start(arm.family, seed)
+    start = train_start(arm.family)
     stage, other = ("rl", "sft") if arm.algorithm else ("sft", "rl")
     tried = "".join(f"-{setting.rpartition('.')[2]}" for setting in settings).replace("=", "-")
     run = train(
@@ -295,10 +300,13 @@ def train_arm(name: str, seed: int, seconds: float, settings: Sequence[str]) -> 
         ],
     )
     spent = {row["step"]: sum_seconds(row) for row in run.timings[stage]}
-    before, after = (
-        each.read_evaluation(EvaluationKey(of, "test", "greedy"))
-        for each, of in ((start, "base"), (run, stage))
-    )
+    found = {
+        mode: compare(
+            start.read_evaluation(EvaluationKey("base", "test", mode)),
+            run.read_evaluation(EvaluationKey(stage, "test", mode)),
+        )
+        for mode in MODES
+    }
     command = f"python -m experiments.puzzle run --arms {name} --seeds {seed} --seconds {seconds:g}"
     return {
         "arm": name,
@@ -310,8 +318,8 @@ def train_arm(name: str, seed: int, seconds: float, settings: Sequence[str]) -> 
         "seconds": round(sum(spent.values()), 1),
         "steps": len(spent),
         "start seconds": round(sum(map(sum_seconds, start.timings["base"])), 1),
-        **compare(before, after),
-        "course": trace(run, spent, before, after),
+        **found,
+        "course": trace(run, spent),
         "baselines": measure_baselines(rows_of("test")),
     }
 
@@ -344,18 +352,15 @@ def compare(before: Evaluation, after: Evaluation) -> dict[str, Any]:
     }
 
 
-def trace(
-    run: RunRecord, spent: dict[int, float], before: Evaluation, after: Evaluation
-) -> list[list[float]]:
-    """Processor-seconds and the share of held-out puzzles that is solved greedily."""
-    seen = {0: before, len(spent): after}
-    for key in run.evaluation_paths:
-        if key.step:
-            seen.setdefault(key.step, run.read_evaluation(key))
+def trace(run: RunRecord, spent: dict[int, float]) -> list[list[float]]:
+    """Processor-seconds and the share of drawn answers that solve the training prompts, the mean of
+    each `BLOCK` steps of RL."""
+    rows = [row for row in run.metrics.get("rl", []) if PART in row]
+    blocks = [rows[at : at + BLOCK] for at in range(0, len(rows) - BLOCK + 1, BLOCK)]
     course = []
-    for step, evaluation in sorted(seen.items()):
-        seconds = sum(value for at, value in spent.items() if at <= step)
-        course.append([round(seconds, 1), round(float(np.mean(solved_of(evaluation))), 4)])
+    for block in blocks:
+        seconds = sum(value for at, value in spent.items() if at <= block[-1]["step"])
+        course.append([round(seconds, 1), round(float(np.mean([row[PART] for row in block])), 4)])
     return course
 
 
@@ -370,47 +375,51 @@ def read_rows(path: Path, seconds: float, settings: Sequence[str]) -> list[dict[
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """A row for each arm: means over seeds, and with Student's interval the difference to the exact
-    arm of its family; a seed's change has the interval over grids."""
-    lines = [
-        "| arm | seeds | seconds | steps | start | solved | change in each seed | less the exact arm |",
-        "|---|--:|--:|--:|--:|--:|---|---|",
-    ]
+    arm of its family, paired by seed; the start before its arms."""
+    head = "| arm | seeds | seconds | steps | drawn | less the exact arm | greedy | less the exact arm |"
+    lines = [head, "|---|--:|--:|--:|--:|---|--:|---|"]
     for name, arm in ARMS.items():
-        of = solved_by_seed(rows, name)
-        if not of:
-            continue
         mine = [row for row in rows if row["arm"] == name]
-        seconds, steps = (np.mean([row[key] for row in mine]) for key in ("seconds", "steps"))
-        start = np.mean([row["solved"][0] for row in mine])
         exact = "exact" if arm.family == "masked" else f"{arm.family}-exact"
-        beside = solved_by_seed(rows, exact) if name != exact else {}
-        both = sorted(of.keys() & beside.keys())
-        less = change(*([part[seed] for seed in both] for part in (of, beside)))
-        cells = [name, len(of), f"{seconds:.0f}", f"{steps:.0f}", f"{start:.3f}"]
-        changes = ["{:+.3f} [{:+.3f}, {:+.3f}]".format(*row["change"]) for row in mine]
-        cells += [f"{np.mean([*of.values()]):.3f}", ", ".join(changes)]
-        cells += [f"{less:+.3f}" if len(both) > 1 else ""]
-        lines.append(f"| {' | '.join(map(str, cells))} |")
+        if mine and name == exact:
+            before = [f"{mine[0][mode]['solved'][0]:.3f}" for mode in MODES]
+            lines.append(
+                f"| *start, {arm.family}* | | {mine[0]['start seconds']:.0f} | | "
+                f"{before[0]} | | {before[1]} | |"
+            )
+        if not mine:
+            continue
+        seconds, steps = (np.mean([row[key] for row in mine]) for key in ("seconds", "steps"))
+        cells = [name, str(len(mine)), f"{seconds:.0f}", f"{steps:.0f}"]
+        for mode in MODES:
+            of, beside = (solved_by_seed(rows, each, mode) for each in (name, exact))
+            both = sorted(of.keys() & beside.keys()) if name != exact else []
+            cells.append(f"{np.mean([*of.values()]):.3f}")
+            less = [[part[seed] for seed in both] for part in (of, beside)]
+            cells.append(f"{change(*less):+.3f}" if len(both) > 1 else "")
+        lines.append(f"| {' | '.join(cells)} |")
     for name, share in (rows[0]["baselines"] if rows else {}).items():
-        lines.append(f"| {name} | | | | | {share:.3f} | | |")
+        lines.append(f"| *{name}* | | | | {share:.3f} | | | |")
     return "\n".join(lines)
 
 
-def solved_by_seed(rows: Sequence[dict[str, Any]], name: str) -> dict[int, float]:
+def solved_by_seed(rows: Sequence[dict[str, Any]], name: str, mode: str) -> dict[int, float]:
     """The share that each seed of an arm solves in the end."""
-    return {row["seed"]: row["solved"][1] for row in rows if row["arm"] == name}
+    return {row["seed"]: row[mode]["solved"][1] for row in rows if row["arm"] == name}
 
 
 def figure(rows: Sequence[dict[str, Any]]) -> str:
     """The mean over seeds of the share that is solved, an arm of the masked family a line."""
     layers = []
     for name, arm in ARMS.items():
-        courses = [np.transpose(row["course"]) for row in rows if row["arm"] == name]
-        if courses and arm.family == "masked":
-            at = np.linspace(0, min(course[0][-1] for course in courses), 31)
+        mine = [row["course"] for row in rows if row["arm"] == name and row["course"]]
+        if mine and arm.family == "masked":
+            courses = [np.transpose(course) for course in mine]
+            first, last = max(one[0][0] for one in courses), min(one[0][-1] for one in courses)
+            at = np.linspace(first, last, 21)
             mean = np.mean([np.interp(at, *course) for course in courses], axis=0)
             layers.append(Line(at, mean, STYLES[len(layers) % len(STYLES)], name))
-    label = "Share of held-out puzzles that is solved greedily, over processor-seconds"
+    label = "Share of drawn answers that solve the training puzzles, over processor-seconds"
     return standing(line_chart(layers, label=label, size=CURVES))
 
 

@@ -97,6 +97,7 @@ def test_arms_are_run_once_and_shown(tmp_path, monkeypatch, capsys):
         monkeypatch.setitem(ALGORITHMS, name, puzzle.OWN[name])
     monkeypatch.setattr(puzzle, "TRAIN", 40)
     monkeypatch.setattr(puzzle, "PARTIAL", 40)
+    monkeypatch.setattr(puzzle, "BLOCK", 1)
     small = ("hidden=16", "layers=1", "heads=2", "steps=1")
     limits = ("evaluation.limit=8", "evaluation.final_limit=16", "rl.prompts_per_step=2")
     settings = (*(f"model.tiny.{each}" for each in small), *limits)
@@ -120,7 +121,9 @@ def test_arms_are_run_once_and_shown(tmp_path, monkeypatch, capsys):
     for row in rows:
         assert row["seconds"] >= 0.1
         assert row["steps"] >= 1
-        assert row["course"][-1] == [row["seconds"], row["solved"][1]]
+        assert all(row[mode]["n"] == 16 for mode in puzzle.MODES)
+    assert [len(row["course"]) for row in rows] == [rows[0]["steps"], 0]
+    assert rows[0]["course"][-1][0] == rows[0]["seconds"]
     assert "| sft | 1 |" in capsys.readouterr().out
     monkeypatch.setattr("sys.argv", ["puzzle", "figure", "f.svg", *words])
     puzzle.main()
