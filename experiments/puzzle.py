@@ -247,6 +247,8 @@ ARMS = {
         for name, algorithm in (("exact", "grpo"), ("one-pass", "one_pass"))
     },
 }
+SHOWN = ("exact", "tokens-only", "espo", "shuffled")
+"""In the figure."""
 FAMILIES = {
     "masked": ("model.attention=prefix",),
     "slots": ("model.family=slots", "sampling.max_tokens=20", "sampling.steps=5"),
@@ -374,32 +376,29 @@ def read_rows(path: Path, seconds: float, settings: Sequence[str]) -> list[dict[
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """A row for each arm: means over seeds, and with Student's interval the difference to the exact
-    arm of its family, paired by seed; the start before its arms."""
-    head = "| arm | seeds | seconds | steps | drawn | less the exact arm | greedy | less the exact arm |"
-    lines = [head, "|---|--:|--:|--:|--:|---|--:|---|"]
+    """A row for each arm: means over seeds, and with Student's interval the drawn share's difference
+    to the exact arm of its family, paired by seed; the start before its arms."""
+    lines = [
+        "| arm | seeds | steps | drawn | less the exact arm | greedy |",
+        "|---|--:|--:|--:|---|--:|",
+    ]
     for name, arm in ARMS.items():
         mine = [row for row in rows if row["arm"] == name]
         exact = "exact" if arm.family == "masked" else f"{arm.family}-exact"
-        if mine and name == exact:
-            before = [f"{mine[0][mode]['solved'][0]:.3f}" for mode in MODES]
-            lines.append(
-                f"| *start, {arm.family}* | | {mine[0]['start seconds']:.0f} | | "
-                f"{before[0]} | | {before[1]} | |"
-            )
         if not mine:
             continue
-        seconds, steps = (np.mean([row[key] for row in mine]) for key in ("seconds", "steps"))
-        cells = [name, str(len(mine)), f"{seconds:.0f}", f"{steps:.0f}"]
-        for mode in MODES:
-            of, beside = (solved_by_seed(rows, each, mode) for each in (name, exact))
-            both = sorted(of.keys() & beside.keys()) if name != exact else []
-            cells.append(f"{np.mean([*of.values()]):.3f}")
-            less = [[part[seed] for seed in both] for part in (of, beside)]
-            cells.append(f"{change(*less):+.3f}" if len(both) > 1 else "")
-        lines.append(f"| {' | '.join(cells)} |")
+        if name == exact:
+            drawn, greedy = (f"{mine[0][mode]['solved'][0]:.3f}" for mode in MODES)
+            lines.append(f"| *start, {arm.family}* | | | {drawn} | | {greedy} |")
+        drawn, greedy = (solved_by_seed(rows, name, mode) for mode in MODES)
+        beside = solved_by_seed(rows, exact, MODES[0]) if name != exact else {}
+        both = sorted(drawn.keys() & beside.keys())
+        less = change(*([part[seed] for seed in both] for part in (drawn, beside)))
+        cells = [name, str(len(mine)), f"{np.mean([row['steps'] for row in mine]):.0f}"]
+        cells += [f"{np.mean([*drawn.values()]):.3f}", f"{less:+.3f}" if len(both) > 1 else ""]
+        lines.append(f"| {' | '.join([*cells, f'{np.mean([*greedy.values()]):.3f}'])} |")
     for name, share in (rows[0]["baselines"] if rows else {}).items():
-        lines.append(f"| *{name}* | | | | {share:.3f} | | | |")
+        lines.append(f"| *{name}* | | | {share:.3f} | | |")
     return "\n".join(lines)
 
 
@@ -409,18 +408,19 @@ def solved_by_seed(rows: Sequence[dict[str, Any]], name: str, mode: str) -> dict
 
 
 def figure(rows: Sequence[dict[str, Any]]) -> str:
-    """The mean over seeds of the share that is solved, an arm of the masked family a line."""
+    """The mean over seeds of the share that is solved, an arm a line."""
     layers = []
-    for name, arm in ARMS.items():
-        mine = [row["course"] for row in rows if row["arm"] == name and row["course"]]
-        if mine and arm.family == "masked":
+    for name in SHOWN:
+        mine = [row["course"] for row in rows if row["arm"] == name]
+        if mine:
             courses = [np.transpose(course) for course in mine]
             first, last = max(one[0][0] for one in courses), min(one[0][-1] for one in courses)
             at = np.linspace(first, last, 21)
             mean = np.mean([np.interp(at, *course) for course in courses], axis=0)
             layers.append(Line(at, mean, STYLES[len(layers) % len(STYLES)], name))
     label = "Share of drawn answers that solve the training puzzles, over processor-seconds"
-    return standing(line_chart(layers, label=label, size=CURVES))
+    drawing = str(line_chart(layers, label=label, size=CURVES))
+    return standing(drawing.replace(">step<", ">processor-seconds of training<"))
 
 
 def main() -> None:

@@ -372,7 +372,7 @@ BUDGETS = {
     "plumbline_forms": 61_200,
     "plumbline_miniwob": 18_200,
     "adapters": 9_000,
-    "algorithms": 6_500,
+    "algorithms": 5_500,
     "checks": 131_000,
     "cli": 11_500,
     "config": 4_900,
