@@ -266,6 +266,15 @@ def test_markdown_holds_verdict_tables_and_samples(finished):
     ):
         assert f"\n## {heading}\n" in text
     assert "````text\nClaro!" in text  # a longer fence around the model's own
+    assert text.index("\n## Time and tokens\n") < text.index("| rollouts | GRPO |")
+
+
+def test_every_page_calls_the_gold_answer_by_one_name(finished, html):
+    data = answers(finished)
+    (name,) = {data["texts"][row[7]] for row in data["rows"] if row[0] != "training"}
+    assert name == "Gold answer, one of many"
+    assert name in html
+    assert name in (finished.folder / "report.md").read_text(encoding="utf-8")
 
 
 # -- other runs ------------------------------------------------------------------------------------

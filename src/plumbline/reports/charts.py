@@ -464,8 +464,10 @@ def dot_chart(
     label: str,
     references: Sequence[tuple[str, Interval]] = (),
     x_title: str = "reward",
+    x_range: tuple[float, float] = UNIT,
 ) -> str:
-    """Rows from top to bottom over one axis; values outside of it are held at its edge.
+    """Rows from top to bottom over one axis; values outside of it are held at its edge. Where a
+    name is long, all names stand above their marks.
 
     Args:
         rows: name, marks, and what stands at the right of each.
@@ -473,13 +475,16 @@ def dot_chart(
         references: vertical lines with their intervals as bands; each has its name in a line of its
             own at the top, so that names never meet.
         x_title: under the axis.
+        x_range: its ends.
     """
     references = [(name, interval) for name, interval in references if is_finite(interval.mean)]
-    left = 18 + 6.6 * max((len(name[:22]) for name, _, _ in rows), default=4)
+    longest = max((len(name) for name, _, _ in rows), default=4)
+    above = longest > 22
+    left, height = (18, 46) if above else (18 + 6.6 * longest, ROW)
     right = WIDTH - 18 - 6.8 * max((len(note) for _, _, note in rows), default=0)
     top = 8.0 + 16 * len(references)
-    bottom = top + ROW * max(len(rows), 1)
-    at = ticks(*UNIT, 6)
+    bottom = top + height * max(len(rows), 1)
+    at = ticks(*x_range, 6)
     return render_template(
         "dot_chart.svg",
         rows=rows,
@@ -488,9 +493,10 @@ def dot_chart(
         x_title=x_title,
         top=top,
         bottom=bottom,
-        x=Scale(*UNIT, left, right),
+        x=Scale(*x_range, left, right),
         ticks=list(zip(at, tick_labels(at), strict=True)),
         width=WIDTH,
         height=round(bottom + 36),
-        row_height=ROW,
+        row_height=height,
+        above=above,
     )

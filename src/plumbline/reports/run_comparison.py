@@ -267,11 +267,7 @@ def _figures(found: Lineage) -> list[ChartFigure]:
 
 
 def _figure(title: str, rubric: str, runs: dict[str, list[StageResult]]) -> ChartFigure:
-    rows = [
-        # The end of a name says more than its beginning: seeds and versions stand there.
-        (name if len(name) <= 22 else f"…{name[-21:]}", list(map(_mark, results)), "")
-        for name, results in list(runs.items())[:MOST]
-    ]
+    rows = [(name, list(map(_mark, results)), "") for name, results in list(runs.items())[:MOST]]
     every = [one for results in runs.values() for one in results]
     left = len(runs) - MOST
     marks = {one.mode: _mark(one) for one in every}
