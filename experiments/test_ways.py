@@ -38,7 +38,7 @@ def test_an_arm_is_a_recipe(task, arm):
             ways.run_arm(options(task, model), arm, seed=1)
         recipe, folder = opened.value.args
         stage = recipe.sft if arm == "sft" else recipe.rl
-        assert (recipe.seed, stage.seconds) == (1, 1200.0)
+        assert (recipe.name, recipe.seed, stage.seconds) == (f"{task}-{arm}", 1, 1200.0)
         assert recipe.model.name == f"models/{model}"
         named = [each for each in ways.TASKS[task] if each.startswith("task.name=")]
         assert [f"task.name={recipe.task.name}"] == (named or ["task.name=strict-json"])

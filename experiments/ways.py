@@ -255,6 +255,10 @@ def run_arm(options: argparse.Namespace, name: str, seed: int) -> Path:
     if name == "dynamic":
         overrides.append("rl.resample=2")
     overrides += [each for each in TASKS[options.task] if stage == "rl" or each[:3] != "rl."]
+    overrides += [
+        f"name={options.task}-{name}",
+        f'description="{WAYS[name]}, on {options.task}."',
+    ]
     recipe = load_recipe(way, [*overrides, *options.overrides])
     print(f"arm {folder.name}", file=sys.stderr, flush=True)
     if not (folder / "result.json").is_file():

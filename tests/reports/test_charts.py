@@ -189,6 +189,26 @@ def test_dot_chart_marks_lie_within_the_axis():
     assert float(mark.get("cx", 0)) == float(axis.get("x2", 0))
 
 
+def test_names_of_one_sweep_stand_whole_above_their_marks():
+    names = [f"strict-json-grpo-360-{seed}-qwen2.5-coder-0.5b" for seed in ("seed0", "seed1")]
+    rows = [(name, (Mark(Interval(0.5, 0.4, 0.6, 9), "x"),), "") for name in names]
+    root = parsed(dot_chart(rows, label="sweep"))
+    labels = [one for one in root.iter("text") if one.get("class") == "label"]
+    heights = [float(one.get("cy", 0)) for one in root.iter("circle")]
+    assert [one.text for one in labels] == names
+    for label, mark in zip(labels, heights, strict=True):
+        assert mark - 20 < float(label.get("y", 0)) < mark - 5
+
+
+def test_a_dot_chart_has_the_range_that_is_asked_for():
+    rows = [("below", (Mark(Interval(-0.5, -0.6, -0.4, 3), "x"),), "")]
+    root = parsed(dot_chart(rows, label="range", x_range=(-1.0, 0.0)))
+    (mark,) = root.iter("circle")
+    axis = next(line for line in root.iter("line") if line.get("class") == "axis")
+    middle = (float(axis.get("x1", 0)) + float(axis.get("x2", 0))) / 2
+    assert float(mark.get("cx", 0)) == pytest.approx(middle, abs=0.2)
+
+
 def test_a_dot_chart_of_nothing_is_well_formed():
     parsed(dot_chart([], label="nothing"))
 

@@ -19,7 +19,7 @@ from rich.console import Console
 from plumbline.evaluation.statistics import Interval
 from plumbline.records import Judged, Unjudged
 from plumbline.reports.build_tables import changes_tables
-from plumbline.reports.page_sections import HEALTH, values_read
+from plumbline.reports.page_sections import HEALTH, name_gold, values_read
 from plumbline.reports.templating import POLICY, clip_middle, read_template, render_template
 from plumbline.reports.view import EXAMPLES, RunView
 from plumbline.reports.write import run_summary, write_report
@@ -266,6 +266,14 @@ def test_markdown_holds_verdict_tables_and_samples(finished):
     ):
         assert f"\n## {heading}\n" in text
     assert "````text\nClaro!" in text  # a longer fence around the model's own
+    assert text.index("\n## Time and tokens\n") < text.index("| rollouts | GRPO |")
+
+
+def test_every_page_calls_the_gold_answer_by_one_name(finished, view):
+    data = answers(finished)
+    (name,) = {data["texts"][row[7]] for row in data["rows"] if row[0] != "training"}
+    assert name == name_gold(view)
+    assert name in (finished.folder / "report.md").read_text(encoding="utf-8")
 
 
 # -- other runs ------------------------------------------------------------------------------------

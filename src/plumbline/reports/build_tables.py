@@ -305,7 +305,7 @@ def parse_modes_table(view: RunView) -> Table:
             )
             rows.append(Row(cells, "reference" if judged is evaluation.rows else ""))
     where = f" ({view.headline[1]}, {view.headline[0]})" if view.headline else ""
-    return Table.of("parse-modes", f"How answers were read{where}", columns, rows)
+    return Table.of("parse-modes", f"Answers by their reading{where}", columns, rows)
 
 
 def _reading(rows: Sequence[Judged], name: str) -> Interval | None:
@@ -345,7 +345,7 @@ def watch_table(view: RunView) -> Table:
         rows.append(
             (one.rule, one.expected, one.stop_if or "-", one.warn_if or "-", live, fired, one.now)
         )
-    caption = "Watch rules; noise: a bound was passed, but not by more than the interval is wide"
+    caption = "Noise: a bound was passed, but not by more than the interval is wide"
     told = (
         Column("live", "While it trained"),
         Column("records", "By the records"),

@@ -466,7 +466,8 @@ def dot_chart(
     x_title: str = "reward",
     x_range: tuple[float, float] = UNIT,
 ) -> str:
-    """Rows from top to bottom over one axis; values outside of it are held at its edge.
+    """Rows from top to bottom over one axis; values outside of it are held at its edge. Where a
+    name is long, all names stand above their marks.
 
     Args:
         rows: name, marks, and what stands at the right of each.
@@ -474,13 +475,15 @@ def dot_chart(
         references: vertical lines with their intervals as bands; each has its name in a line of its
             own at the top, so that names never meet.
         x_title: under the axis.
-        x_range: of the axis.
+        x_range: its ends.
     """
     references = [(name, interval) for name, interval in references if is_finite(interval.mean)]
-    left = 18 + 6.6 * max((len(name[:22]) for name, _, _ in rows), default=4)
+    longest = max((len(name) for name, _, _ in rows), default=4)
+    above = longest > 22
+    left, height = (18, 46) if above else (18 + 6.6 * longest, ROW)
     right = WIDTH - 18 - 6.8 * max((len(note) for _, _, note in rows), default=0)
     top = 8.0 + 16 * len(references)
-    bottom = top + ROW * max(len(rows), 1)
+    bottom = top + height * max(len(rows), 1)
     at = ticks(*x_range, 6)
     return render_template(
         "dot_chart.svg",
@@ -494,5 +497,6 @@ def dot_chart(
         ticks=list(zip(at, tick_labels(at), strict=True)),
         width=WIDTH,
         height=round(bottom + 36),
-        row_height=ROW,
+        row_height=height,
+        above=above,
     )

@@ -408,6 +408,13 @@ def accepts_several(view: RunView, compared: Comparison) -> bool:
     )
 
 
+def name_gold(view: RunView) -> str:
+    """What the gold answer is called."""
+    compared = view.headline_comparison()
+    several = compared is not None and accepts_several(view, compared)
+    return "Gold answer" + ", one of many" * several
+
+
 def values_read(
     gold: str | None, answers: Mapping[str, Judged], *, several: bool = False
 ) -> Table | None:

@@ -21,7 +21,7 @@ from plumbline.reports.format_numbers import format_duration, format_fixed
 from plumbline.reports.table_formats import Cells, Column, Row, Table
 from plumbline.reports.templating import ChartFigure, render_page, render_section
 from plumbline.runs.lineage import changes_text
-from plumbline.runs.record import RunRecord
+from plumbline.runs.record import STAGES, RunRecord
 from plumbline.storage import dumps
 
 STYLES = {"greedy": ("c1", "circle"), "sampled": ("c2", "hollow")}
@@ -46,8 +46,7 @@ def history_tables(found: Lineage) -> list[Table]:
 
 
 def runs_table(found: Lineage) -> Table:
-    """Each run: what it began from, when, how long, how far, how it ended, and what it has
-    otherwise than before."""
+    """Each run: what it began from, when, how long, how far, how it ended, and what it changed."""
     columns = (
         *(
             "run",
@@ -57,7 +56,7 @@ def runs_table(found: Lineage) -> Table:
             "steps",
             "status",
         ),
-        Column("changed", "Otherwise than before"),
+        Column("changed", "Changed"),
     )
     rows = tuple(
         Row(_run_cells(member), "head" if not member.depth else "") for member in found.members
@@ -150,7 +149,7 @@ def changes_table(found: Lineage) -> Table:
         for member in found.members
         for key, old, new in member.changes
     )
-    return Table.of("changes", "What the recipes have otherwise", columns, rows)
+    return Table.of("changes", "Where the recipes differ", columns, rows)
 
 
 def _value(value: Any) -> str | None:
@@ -178,7 +177,7 @@ def history_terminal(found: Lineage) -> RenderableType:
             results.append((at, asked, one.reward.n, one.reward, one.floor, one.ceiling))
         if member.against and member.changes:
             words.append(
-                f"{at} has otherwise than {number[member.against]}: {changes_text(member.changes)}"
+                f"{at} differs from {number[member.against]}: {changes_text(member.changes)}"
             )
         wrong += [f"{member.name}: {what}" for what in member.problems]
     differences = []
@@ -218,9 +217,9 @@ def _narrow_cells(member: ComparedRun, number: Mapping[str, str]) -> Cells:
     name, origin, began, trained, steps, status, _ = _run_cells(member)
     if member.origin:
         run = member.origin.run
-        origin = (
-            f"{number[run]} {member.origin.stage}" if run else str(member.origin).rpartition("/")[2]
-        )
+        folder, _, last = ("", "", *str(member.origin).split("/"))[-3:]
+        elsewhere = f"{folder} {last}" if last in STAGES else last
+        origin = f"{number[run]} {member.origin.stage}" if run else elsewhere
     return name, origin, str(began or "")[5:], trained, f"{status} ({steps})" if steps else status
 
 
@@ -267,11 +266,7 @@ def _figures(found: Lineage) -> list[ChartFigure]:
 
 
 def _figure(title: str, rubric: str, runs: dict[str, list[StageResult]]) -> ChartFigure:
-    rows = [
-        # The end of a name says more than its beginning: seeds and versions stand there.
-        (name if len(name) <= 22 else f"…{name[-21:]}", list(map(_mark, results)), "")
-        for name, results in list(runs.items())[:MOST]
-    ]
+    rows = [(name, list(map(_mark, results)), "") for name, results in list(runs.items())[:MOST]]
     every = [one for results in runs.values() for one in results]
     left = len(runs) - MOST
     marks = {one.mode: _mark(one) for one in every}

@@ -7,6 +7,7 @@ from typing import Any
 from plumbline.errors import make_visible
 from plumbline.records import Judged, Unjudged
 from plumbline.reports.format_numbers import format_count, is_finite
+from plumbline.reports.page_sections import name_gold
 from plumbline.reports.templating import clip_middle, render_page, render_section
 from plumbline.reports.view import RunView, stage_name
 
@@ -18,12 +19,13 @@ LONGEST = 20_000
 
 def samples_page(view: RunView) -> str:
     """The HTML file. Its data is JSON: texts that answers share, and a row for each answer (where
-    it is from, id, reward or null, what else is known, answer, and the places of its texts)."""
+    it is from, id, reward or null, what else is known, and the places of its texts: answer, prompt,
+    gold answer, and what the gold answer is called)."""
     texts: dict[str, int] = {}
     rows: list[list[Any]] = []
     size = left = 0
-    for where, name, reward, note, answer, prompt, gold in _answers(view):
-        shown = [clip_middle(make_visible(text), LONGEST) for text in (answer, prompt, gold)]
+    for where, name, reward, note, *given in _answers(view):
+        shown = [clip_middle(make_visible(text), LONGEST) for text in given]
         size += sum(len(text) for text in shown if text not in texts)
         if size > MOST:
             left += 1
@@ -38,9 +40,11 @@ def samples_page(view: RunView) -> str:
     return render_page(f"{title} · Plumbline", sections, data)
 
 
-def _answers(view: RunView) -> Iterator[tuple[str, str, float | None, str, str, str, str]]:
-    """Where it is from, id, reward, what else is known, answer, prompt and gold answer of each."""
+def _answers(view: RunView) -> Iterator[tuple[str, str, float | None, str, str, str, str, str]]:
+    """Where it is from, id, reward, what else is known, answer, prompt, gold answer and its name of
+    each."""
     for one in view.tasks or [view]:
+        golden = name_gold(one)
         for key in reversed([key for split in one.splits for key in one.final_keys(split)]):
             found = one.evaluations[key]
             where = " ".join([stage_name(key.stage), key.mode, key.split, one.task]).strip()
@@ -48,16 +52,16 @@ def _answers(view: RunView) -> Iterator[tuple[str, str, float | None, str, str, 
             for row in rows:
                 prompt, gold = one.texts.get(row.id, ("", None))
                 if isinstance(row, Judged):
-                    reward, note = row.reward, row.how
+                    reward, note = row.reward, row.how and f"read as {row.how}"
                     text = _episode(row.turns, row.asked) if row.turns else row.completion
                 else:
                     reward, note, text = None, row.failure, row.completion
-                yield where, row.id, reward, note, text, prompt, gold or ""
+                yield where, row.id, reward, note, text, prompt, gold or "", golden
     for drawn in reversed(view.samples):
         turns = drawn.get("turns", ())
         text = _episode(turns, drawn.get("asked", ())) if turns else drawn["text"]
-        note = f"step {drawn['step']}, {drawn['how']}"
-        yield "training", drawn["id"], drawn["reward"], note, text, "", ""
+        note = f"step {drawn['step']}, read as {drawn['how']}"
+        yield "training", drawn["id"], drawn["reward"], note, text, "", "", ""
 
 
 def _episode(turns: Any, asked: Any) -> str:

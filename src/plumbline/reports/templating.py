@@ -157,9 +157,10 @@ def format_coordinate(value: float) -> str:
 
 
 def typeset(text: str) -> str:
-    """Real minus signs before numbers, and no line break inside `n = 59` (for our own
+    """Real minus signs before numbers, and no line break inside `n = 59` and `95 %` (for our own
     sentences)."""
-    return RELATION.sub("\\1\u00a0\\2\u00a0", MINUS.sub("\u2212", text))
+    text = MINUS.sub("\u2212", text).replace(" %", "\u00a0%")
+    return RELATION.sub("\\1\u00a0\\2\u00a0", text)
 
 
 def render_code(text: str, limit: int = 10**9) -> str:

@@ -455,7 +455,11 @@ def _decision_lines(decision: Decision, watched: Sequence[RuleHistory]) -> Itera
     yield ""
     yield f"scenario {decision.scenario}"
     yield from _wrap_text(decision.says, "   ")
-    yield from _mark_lines(decision.because, decision.needs, decision.noise)
+    told = {line for one in decision.answers for line in (*one.verdict.reasons, *one.verdict.needs)}
+    because, needs = (
+        [line for line in lines if line not in told] for lines in (decision.because, decision.needs)
+    )
+    yield from _mark_lines(because, needs, decision.noise)
     if decision.changes:
         yield ""
         yield "the next recipe changes"

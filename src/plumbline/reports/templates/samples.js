@@ -14,13 +14,13 @@ if (!text) return;
 add(to, "p", "why", name);
 add(to, "pre", "", text).dir = "auto";
 };
-const show = ([where, id, reward, note, answer, prompt, gold]) => {
+const show = ([where, id, reward, note, answer, prompt, gold, golden]) => {
 const one = add(get("list"), "article", "sample", "");
 add(one, "h3", "", id);
 const earned = reward === null ? "" : KINDS.right(reward) ? "✓ " : reward <= 0 ? "✗ " : "";
-add(one, "p", "why", `${where} · ${earned}${reward === null ? "not judged" : "reward " + reward.toFixed(3)} · ${note}`);
+add(one, "p", "why", [where, earned + (reward === null ? "not judged" : "reward " + reward.toFixed(3)), note].filter(Boolean).join(" · "));
 quote(one, "Prompt", texts[prompt]);
-quote(one, "Gold answer", texts[gold]);
+quote(one, texts[golden], texts[gold]);
 quote(one, "Answer", texts[answer] || "(empty)");
 };
 let found = [], shown = 0;
