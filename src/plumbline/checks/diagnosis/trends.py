@@ -380,8 +380,8 @@ def is_turn(values: FloatArray, means: FloatArray, best: int, walk: float) -> bo
     error = bend / 6**0.5 * (2 / (len(values) // len(means))) ** 0.5
     height = means[best] - means[[0, -1]].max()
     differences = np.diff(values)
-    steps = np.mean(differences**2) + 2 * np.mean(differences[1:] * differences[:-1])
-    step = min(max(0.0, steps) ** 0.5, bend / 2**0.5)
+    square = float(np.mean(differences**2) + 2 * np.mean(differences[1:] * differences[:-1]))
+    step = min(max(0.0, square) ** 0.5, bend / 2**0.5)
     if height < max(TURN_LARGE * error, walk * step):
         return False
     top = int(np.argmax(np.convolve(values, np.ones(3) / 3, "same")))
