@@ -235,12 +235,12 @@ class Arm:
 ARMS = {
     "exact": Arm(),
     "tokens-only": Arm(algorithm="{name: part, part: tokens}"),
-    "order-only": Arm(algorithm="{name: part, part: order}"),
+    "order-only": Arm(algorithm="{name: part, part: order}", seeds=(0, 1, 2)),
     "espo": Arm(algorithm="espo"),
     "gdpo": Arm(algorithm="{name: gdpo, mask_samples: 2}"),
     "spg": Arm(algorithm="spg"),
     "sft": Arm(algorithm=None),
-    "shuffled": Arm(control=True),
+    "shuffled": Arm(control=True, seeds=(0, 1, 2)),
     **{
         f"{family}-{name}": Arm(family, algorithm, seeds=(0, 1, 2))
         for family in ("slots", "flow")
