@@ -167,12 +167,6 @@ def test_a_fall_to_a_little_above_where_a_log_of_single_steps_began_is_seen():
     assert sum(map(bool, seen)) >= 16
 
 
-def test_the_first_line_has_no_interval_that_rewards_cannot_have():
-    values = np.cumsum(0.1 * np.random.default_rng(5).standard_normal(20)).clip(0, 1)
-    low, high = (getattr(measure_outcome(logged(values)).change, end) for end in ("low", "high"))
-    assert high - low <= 2 * np.ptp(values)
-
-
 def test_a_loss_that_transformers_wrote_as_0_for_nan_is_no_loss():
     steps, broken = np.arange(1, 41), np.arange(1, 41) > 20
     series = {

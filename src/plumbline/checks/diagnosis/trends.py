@@ -141,9 +141,10 @@ def measure_shift(values: FloatArray, early: int, late: int) -> Shift:
     if not wanders:
         student = t_quantile(max(3, int(count * (1 - alike) / (1 + alike)) - 2))
         wide = min(wide, student * ((1 + alike) / (1 - alike) / max(count - 6, 1)) ** 0.5)
-    half = wide * float(left @ left) ** 0.5 * ((1 / early + 1 / late) * len(values) / count) ** 0.5
-    # no two means of values differ by more than the values
-    half = max(min(half, float(np.ptp(values))), 1e-9)
+    half = max(
+        wide * float(left @ left) ** 0.5 * ((1 / early + 1 / late) * len(values) / count) ** 0.5,
+        1e-9,
+    )
     half = half if len(values) > 3 else np.inf
     alike = alike ** (count / len(values)) if wanders else 0.0
     return Shift.between(values, early, late, half, alike)
