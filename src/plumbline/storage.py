@@ -134,9 +134,11 @@ def one_line(error: object) -> str:
     return " ".join(str(error).split())[:300]
 
 
-def shorten(text: str, most: int, mark: str = "...") -> str:
-    """A text, or its first `most` characters and a mark."""
-    return text if len(text) <= most else f"{text[:most]}{mark}"
+def shorten(text: str, most: int, mark: str = "...", *, words: bool = False) -> str:
+    """A text, or its first `most` characters, or whole words of these, and a mark."""
+    start = text[:most]
+    whole = start.rpartition(" ")[0] if words else ""
+    return text if text == start else f"{whole} {mark}" if whole else f"{start}{mark}"
 
 
 def open_regular(path: Path, kind: type[PlumblineError] = DataError) -> BufferedReader:

@@ -191,6 +191,7 @@ def test_prompts_of_two_forms_are_counted_where_a_function_fails_for_one(place):
         ]
     )
     assert "of 8 prompts 4 are messages" in begin(place, "accuracy")[0]
+    assert "4 are messages" not in begin(place, "broken", "other.yaml")[0], "fails for both"
 
 
 def test_a_reward_outside_of_the_working_directory_is_refused_at_once(place):

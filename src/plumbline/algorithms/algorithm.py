@@ -372,7 +372,7 @@ class BoundAlgorithm(Clipped):
     families = ("masked",)
     sample_masks: ClassVar[MaskSampler]
     mask_samples: PositiveInt = 1
-    """Mask samples, or pairs or triples of them."""
+    """Mask samples, or pairs of them."""
 
     @property
     def masks(self) -> tuple[MaskSampler, int]:

@@ -21,7 +21,7 @@ from typing import Any
 from plumbline.config.overrides import read_package_yaml, read_yaml
 from plumbline.errors import PlumblineError, RecipeError
 from plumbline.records import Values
-from plumbline.storage import SMALL, one_line, parse_json, read_text
+from plumbline.storage import SMALL, one_line, parse_json, read_text, shorten
 
 LARGEST = 2**20
 """Bytes of a script. Its syntax tree has some thousand times as many."""
@@ -323,21 +323,16 @@ def to_recipe_value(value: Any) -> Any:
 
 def describe_value(value: Any) -> str:
     """A value in a note."""
-    return _shorten(repr(value))
+    return shorten(repr(value), LONGEST_SHOWN, words=True)
 
 
 def unparse_expression(node: ast.AST | None) -> str:
     """How an expression is written."""
     try:
-        return "..." if node is None else _shorten(" ".join(ast.unparse(node).split()))
+        text = "..." if node is None else " ".join(ast.unparse(node).split())
     except (RecursionError, ValueError):  # an integer of thousands of digits
         return "..."
-
-
-def _shorten(text: str) -> str:
-    """A text, or its first words."""
-    start = text[:LONGEST_SHOWN]
-    return text if text == start else f"{start.rpartition(' ')[0] or start} ..."
+    return shorten(text, LONGEST_SHOWN, words=True)
 
 
 def last_name(function: ast.AST) -> str:

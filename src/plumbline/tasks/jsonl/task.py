@@ -532,8 +532,16 @@ class JsonlTask(Task):
         cases = gold_cases(examples[:TRIED]) or self.guess_answers(examples[:1])
         chat = [isinstance(self.prompt_of(one), list) for one in examples[:TRIED]]
         if len(set(chat)) > 1:
-            some = [Case(one, GOLD, one.gold or SANE) for one in examples[:TRIED]]
-            if len(self._totals(some)) == len(some):
+            tried = {
+                form: [
+                    Case(one, GOLD, one.gold or SANE)
+                    for one, is_chat in zip(examples, chat, strict=False)
+                    if is_chat is form
+                ]
+                for form in (True, False)
+            }
+            judged = [len(self._totals(some)) == len(some) for some in tried.values()]
+            if judged[0] == judged[1]:  # what fails for both is no matter of the form
                 return None
             return (
                 f"of {len(chat)} prompts {sum(chat)} are messages and the others are texts",
