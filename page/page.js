@@ -81,8 +81,9 @@ function showStage(stage) {
   const orphans = below.filter((one) => !above.some((other) => other.check === one.follows[0]));
   const parts = [];
   if (stage.outcome) {
-    const verdict = make("div", "", `verdict ${stage.outcome.verdict}`);
-    verdict.append(make("p", stage.outcome.summary + describeSpent(stage.spent), "sentence"));
+    const { better, verdict: what, summary } = stage.outcome;
+    const verdict = make("div", "", `verdict ${what !== "fell" && what !== "rose" ? "" : better ? "better" : "worse"}`);
+    verdict.append(make("p", stage.spent ? `${summary}; ${stage.spent.summary}` : summary, "sentence"));
     parts.push(verdict);
   }
   const skipped = stage.skipped ? `; ${stage.skipped} lines could not be read` : "";
@@ -102,15 +103,9 @@ function showStage(stage) {
   rest.append(make("summary", `${stage.clear.length} checks clear, ${missing.length} not made`));
   rest.append(make("p", `Clear: ${stage.clear.join(", ") || "none"}`, "note"));
   const list = make("ul", "", "note");
-  list.append(...missing.map(([check, needs]) => make("li", `${check} needs ${needs.join(", ")}`)));
+  list.append(...missing.map(([check, needs]) => make("li", `${check} needs ${needs.join(" and ").replaceAll("|", " or ").replace(/\/($| )/g, "/*$1")}`)));
   rest.append(list);
   return [...parts, rest];
-}
-
-function describeSpent(spent) {
-  if (!spent) return "";
-  const share = `; ${Math.round(100 * spent.taught)}% of the ${spent.every ? "steps" : "groups"} had a gradient`;
-  return spent.lost ? `${share}; ${spent.lost.toFixed(2)} of ${spent.hours.toFixed(2)} hours bought none` : share;
 }
 
 function showFinding(finding, below) {

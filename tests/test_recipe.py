@@ -27,7 +27,6 @@ from plumbline.recipe import (
     load_recipe,
     options_of,
     parse_recipe,
-    renamed_keys,
 )
 from plumbline.recipe.families import FAMILIES
 from plumbline.recipe.files import walk_leaves
@@ -58,41 +57,6 @@ def test_a_resolved_recipe_reads_back_as_itself(tmp_path):
     again = load_recipe(write(tmp_path, "again.yaml", recipe.to_yaml()))
     assert again == recipe
     assert again.identity() == recipe.identity()
-
-
-def test_a_key_that_has_another_name_is_an_error_that_says_which(monkeypatch):
-    monkeypatch.setattr(
-        renamed_keys, "RENAMED", {"rl.groups": "rl.prompts_per_step", "seeed": "seed"}
-    )
-    said = (
-        "rl.groups has another name: write rl.prompts_per_step; seeed has another name: write seed"
-    )
-    with pytest.raises(RecipeError, match=said):
-        parse_recipe({**MINIMAL, "rl": {"steps": 1, "groups": None}, "seeed": 3})
-    assert (
-        parse_recipe({**MINIMAL, "rl": {"steps": 1, "prompts_per_step": 2}}).rl.prompts_per_step
-        == 2
-    )
-
-
-@pytest.mark.parametrize(
-    ("section", "old", "new"),
-    [
-        ("model", "explore", "learned_temperature"),
-        ("sft", "tokens_per_pass", "tokens_per_microbatch"),
-        ("rl", "tokens_per_pass", "tokens_per_microbatch"),
-        ("rl", "lag", "off_policy_steps"),
-    ],
-)
-def test_a_key_that_was_renamed_is_refused_with_its_name_now(section, old, new):
-    values = {**MINIMAL, "rl": {"steps": 1}, "sft": {"steps": 1}}
-    with pytest.raises(RecipeError, match=f"{section}.{new}"):
-        parse_recipe({**values, section: {**values[section], old: 1}})
-
-
-def test_a_renamed_key_leads_to_one_that_there_is():
-    known = set(re.findall(r"^\| `(\w+)` \|", render_reference(), re.MULTILINE))
-    assert {new.rpartition(".")[2] for new in renamed_keys.RENAMED.values()} <= known
 
 
 def test_extends_is_laid_under_key_by_key_and_null_removes_a_section(tmp_path):

@@ -212,8 +212,8 @@ def test_seeds_of_the_same_values_are_summed_up_by_task_and_mode():
     page = io.StringIO()
     Console(file=page, width=80).print(seeds_terminal(summarise_seeds(rows)))
     for figure in (
-        "+0.200 [-1.071, 1.471]",
-        "+0.300 [0.000, 0.200]",
+        "+0.200 [-1.071, +1.471]",
+        "+0.300 [+0.000, +0.200]",
         "-0.100  ",
         "forms sampled",
     ):

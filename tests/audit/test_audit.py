@@ -2,12 +2,13 @@
 that are sound."""
 
 import json
+import re
 import sys
 from dataclasses import replace
 
 import pytest
 
-from plumbline.checks.audit import cheats, checks, scoring_runner
+from plumbline.checks.audit import cheats, checks, other_conditions, scoring_runner
 from plumbline.checks.audit.texts import (
     DECIMAL_COMMA,
     rewrite_answer,
@@ -61,7 +62,8 @@ def test_a_planted_fault_is_found_and_nothing_else(fault, check, level, evidence
             "Goldless", (FaultyTask,), {"baselines": {"blank": FaultyTask().baselines["blank"]}}
         )
     found = try_reward(task).findings
-    assert {finding.check for finding in found} - {"part-unreached"} == {check}, [
+    by_length = {"pays-length"} if fault == "contradiction" else set()
+    assert {finding.check for finding in found} - {"part-unreached"} == {check} | by_length, [
         one.what for one in found
     ]
     assert {finding.level for finding in found if finding.check == check} == {level}
@@ -288,7 +290,7 @@ def test_a_recipe_a_task_and_a_reward_function_with_rows_are_audited(
         "audit", opener, "--set", "task.options.fault=oracle", "--split", "val", "--out", "a.json"
     )
     assert code == 1
-    assert "fatal: oracle: 40 of 40" in out
+    assert re.search(r"fatal: 40 of 40.*\(oracle\)", out)
     audited = json.loads((tmp_path / "a.json").read_text())["audits"]["faulty"]
     assert audited["fatal"] is True
     assert audited["findings"][0]["evidence"]["low"] == 40
@@ -389,6 +391,16 @@ def imported(completions, answer, **_):
             return right(completions, answer)
     except ValueError:
         return [0.0 for _ in completions]
+def lengthy(completions, **rest):
+    return [min(0.5, len(text) / 400) for text in completions]
+
+
+def slow_off_main(completions, answer, **rest):
+    if threading.current_thread() is not threading.main_thread():
+        time.sleep(3)
+    return [float(one == mine) for one, mine in zip(completions, answer)]
+
+
 def of_a_thread(completions, answer, **_):
     return right(completions, answer) if getattr(local, "open", False) else [0.0 for _ in completions]
 def loop(completions, answer, **_):
@@ -516,6 +528,31 @@ def test_a_reward_is_judged_under_other_conditions(users, name, level, where, ca
         [(level, where)] if level else []
     )
     assert [one["causes"][0]["code"] for one in found] == [cause] * len(found)
+
+
+def test_a_condition_that_gives_no_verdict_in_time_is_no_other_verdict(users, monkeypatch):
+    monkeypatch.setattr(other_conditions, "SECONDS", 1.0)
+    found = [one for one in users("slow_off_main")["findings"] if one["check"] == "elsewhere"]
+    assert ("note", "late", "thread") in [
+        (one["level"], one["code"], one["evidence"]["where"]) for one in found
+    ]
+    assert {one["code"] for one in found} == {"late"}
+
+
+def test_a_part_that_pays_for_length_is_named(users):
+    found = [one for one in users("right,lengthy")["findings"] if one["check"] == "pays-length"]
+    assert [(one["level"], one["evidence"]["part"]) for one in found] == [("warning", "lengthy")]
+
+
+@pytest.mark.parametrize("gold", [None, "answer"])
+def test_a_part_that_reads_a_column_of_another_kind_is_named_beside_one_that_pays(
+    users, tmp_path, gold
+):
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    write_jsonl(tmp_path / "rows.jsonl", [{**row, "answer": int(row["answer"])} for row in rows])
+    found = users("accuracy,lengthy", gold=gold)["findings"]
+    (fatal,) = [one for one in found if one["level"] == "fatal"]
+    assert (fatal["check"], "answer is a text" in fatal["what"]) == ("unpaid", True)
 
 
 def test_parts_of_trls_signature_add_up_over_the_ranges_that_are_seen(users):

@@ -261,7 +261,7 @@ def test_the_share_of_the_steps_that_taught_and_the_hours_that_did_not(given, ta
     came = spent(**given)
     assert came.taught == pytest.approx(taught)
     assert (came.hours, came.lost) == (pytest.approx(hours), pytest.approx(lost))
-    assert ("bought none" in came.summary) == (lost is not None and lost > 1 / 60)
+    assert ("taught nothing" in came.summary) == (lost is not None and lost > 1 / 60)
 
 
 def test_what_says_nothing_of_a_gradient_has_no_share():

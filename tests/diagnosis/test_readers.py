@@ -1367,12 +1367,12 @@ def test_an_answer_is_in_the_words_of_the_trainer_and_notes_are_shown_where_aske
         " ".join(map(str, render_stages([examined], verbose=verbose))) for verbose in (False, True)
     )
     assert more in quiet
-    assert ["note: " in quiet, "-v shows notes" in quiet, "skipped, by" in quiet] == [
+    assert ["note: " in quiet, "-v shows notes" in quiet, "skipped for" in quiet] == [
         False,
         True,
         False,
     ]
-    assert ["note: " in loud, "-v shows notes" in loud, "skipped, by" in loud] == [
+    assert ["note: " in loud, "-v shows notes" in loud, "skipped for" in loud] == [
         True,
         False,
         True,

@@ -64,7 +64,7 @@ def test_the_page_does_what_it_says(files, capsys, monkeypatch):
     assert (files / "tickets.jsonl").read_text().count("\n") == 200
     assert re.search(r"baseline: constant +0.520", printed[1])
     assert re.search(r"ceiling \(oracle\) +1.000", printed[1])
-    assert "warning: hostile: 12 of 17" in printed[2]
+    assert "warning: 12 of 17 hostile" in printed[2]
     assert "quotes around 80%" in printed[2]
     first = RunRecord.read(Path("runs/tickets")).evaluations()
     before, after = (

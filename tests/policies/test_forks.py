@@ -151,3 +151,18 @@ def test_a_process_dies_with_its_parent(tmp_path):
     os.waitpid(parent, 0)
     while alive(child):
         time.sleep(0.01)
+
+
+def test_an_interrupt_within_a_fork_is_not_lost():
+    """Python swallows what is raised in the hooks of a fork, and what a handler raises there."""
+    strikes = [True]
+
+    def strike():
+        if strikes and strikes.pop():
+            os.kill(os.getpid(), signal.SIGINT)
+
+    os.register_at_fork(after_in_parent=strike)
+    with pytest.raises(KeyboardInterrupt):
+        list(forks.run_forked([lambda: [1], lambda: [2]], 2))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert sorted(forks.run_forked([lambda: [1], lambda: [2]], 2)) == [1, 2]

@@ -72,13 +72,13 @@ def test_each_form_shows_the_same_numbers():
     page = Page(made.to_html())
     assert "12,500" in page.texts
     assert "".join(page.texts).count("0.319 [0.280, 0.357]") == 1
-    assert "\u22120.012 [\u22120.034, 0.010]" in page.text
+    assert "\u22120.012 [\u22120.034, +0.010]" in page.text
     assert "< 0.001" in page.text
     assert "12.5 %" in page.text
     assert "\u22120.20" in page.text
     markdown = made.to_markdown()
     assert (
-        "| model | 12,500 | 0.319 [0.280, 0.357] | -0.012 [-0.034, 0.010] | < 0.001 | 12.5 % | "
+        "| model | 12,500 | 0.319 [0.280, 0.357] | -0.012 [-0.034, +0.010] | < 0.001 | 12.5 % | "
         "-0.20 |"
     ) in markdown
     latex = made.to_latex()
@@ -92,7 +92,7 @@ def test_a_rise_has_its_sign_only_as_a_difference():
     made = Table(
         "t", "t", COLUMNS[2:4], (Row((Interval(0.3, 0.2, 0.4, 5), Interval(0.3, 0.2, 0.4, 5))),)
     )
-    assert "| 0.300 [0.200, 0.400] | +0.300 [0.200, 0.400] |" in made.to_markdown()
+    assert "| 0.300 [0.200, 0.400] | +0.300 [+0.200, +0.400] |" in made.to_markdown()
 
 
 def test_what_was_not_computed_is_a_dash_and_an_empty_csv_cell_never_zero():

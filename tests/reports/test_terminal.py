@@ -17,7 +17,7 @@ def test_no_figure_of_a_sweep_is_cut_on_eighty_columns():
     page = io.StringIO()
     Console(file=page, width=80).print(sweep_table([row]))
     shown = page.getvalue()
-    for figure in ("0.484", "0.570", "+0.086 [0.037, 0.137]", "< 0.001", "200", "0.0123"):
+    for figure in ("0.484", "0.570", "+0.086 [+0.037, +0.137]", "< 0.001", "200", "0.0123"):
         assert figure in shown
     column = "".join(line[:10].strip() for line in shown.splitlines()[3:])
     assert variant in column

@@ -113,11 +113,8 @@ def test_no_change_says_what_could_not_have_been_seen():
     assert said.sentence.startswith(
         "GRPO cannot be shown to have changed the greedy reward on 59 held-out test exampl"
     )
-    possible, wanted = re.search(
-        r" up to (0\.\d+) is .* about (\d+) examples .* 0\.02 ", said.sentence
-    ).groups()
+    (wanted,) = re.search(r" about (\d+) examples .* 0\.02 ", said.sentence).groups()
     change = found.reward.paired
-    assert float(possible) == pytest.approx(change.within, abs=0.006)
     by_normal_distribution = (
         59 * (2.927 * np.std(found_changes(found), ddof=1) / 59**0.5 / 0.02) ** 2
     )

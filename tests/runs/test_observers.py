@@ -1,5 +1,6 @@
 """Who is told while a run goes on: the terminal, and trackers by name."""
 
+import contextlib
 import io
 import json
 import re
@@ -128,6 +129,16 @@ class TestLiveView:
         assert "0.300" in text.getvalue()
         assert "▁" in text.getvalue()
         view.close()
+
+    def test_a_view_that_begins_where_output_is_caught_leaves_no_trace(self):
+        view, before = LiveView(Console(file=io.StringIO(), force_terminal=True)), sys.stdout
+        with contextlib.redirect_stdout(io.StringIO()):
+            view.working("first", 0, 2)
+            view.working("second", 0, 2)
+            assert [task.description for task in view.progress.tasks] == ["second"]
+        view.close()
+        assert sys.stdout is before
+        assert not view.progress.tasks
 
     def test_a_bar_says_what_is_left_of_steps_that_take_minutes(self):
         now, text = [100.0], io.StringIO()

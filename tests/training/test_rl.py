@@ -228,6 +228,21 @@ def test_it_is_evaluated_as_the_recipe_says_and_at_both_ends(
     assert [row["eval/done"] for row in run.rows("rl") if "eval/done" in row] == evaluated
 
 
+def test_an_interrupt_in_the_evaluation_before_the_first_step_waits_for_no_step(
+    tiny_folder, tmp_path
+):
+    task = ToyTask({})
+    recipe = toy_recipe().model_copy(update={"evaluation": EvaluationSection(every=2)})
+    with pytest.raises(KeyboardInterrupt), Run.start(recipe, tmp_path / "run") as run:
+        train_rl(
+            fresh_policy(tiny_folder),
+            Source.of(task, task.examples("train")),
+            run,
+            lambda done: os.kill(os.getpid(), signal.SIGINT) or {"eval/done": done},
+        )
+    assert run.rows("rl") == []
+
+
 def test_an_interrupt_while_a_checkpoint_is_read_is_no_error_of_the_checkpoint(
     tiny_folder, tmp_path, monkeypatch
 ):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from plumbline.checks.check import Finding, describe_missing_data, suggest_options
+from plumbline.checks.check import Finding, suggest_options
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.live import Live, format_message, validate_check_names
 from plumbline.checks.diagnosis.readers.completions import read_completions, split_by_mode
@@ -159,11 +159,11 @@ class CheckCallback(CallbackBase):
         self._complete(args)
         look = self._live.look(last=last)
         if not self._told and look.not_run:
-            lacks = describe_missing_data(look.not_run)
+            lacks = ", ".join(look.not_run)
             more = "".join(
                 f"{one}; " for one in suggest_options(look.not_run, self._live.stage.logs)
             )
-            text = "checks every %d steps; %sskipped, by the data that is missing: %s"
+            text = "checks every %d steps; %sskipped for lack of data: %s"
             _log.warning(text, self.section.every, more, lacks)
         self._told = True
         for finding in look.new:

@@ -7,7 +7,6 @@ recipe and its tasks (`preflight.before.BeforeRun`), the records of a stage
 """
 
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -333,18 +332,6 @@ def _explains(cause: Finding, edge: Edge, finding: Finding) -> bool:
     named = bad_enough and _is_named(cause, edge.cause)
     figures = {**cause.evidence, **finding.evidence, "": True}
     return named and bool(figures.get(edge.figure))
-
-
-def describe_missing_data(not_run: Mapping[str, Sequence[str]]) -> str:
-    """What checks lack, and which ones: `samples: degenerate-output, length-paid; reward/*:
-    dead-part`."""
-    checks: dict[str, list[str]] = {}
-    for name, needs in not_run.items():
-        need = " and ".join(
-            " or ".join(re.sub("/$", "/*", name) for name in parts.split("|")) for parts in needs
-        )
-        checks.setdefault(need, []).append(name)
-    return "; ".join(f"{need}: {', '.join(names)}" for need, names in checks.items())
 
 
 def suggest_options(not_run: Mapping[str, Sequence[str]], logs: Mapping[str, str]) -> list[str]:

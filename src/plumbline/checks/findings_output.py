@@ -8,13 +8,7 @@ from typing import Any
 
 from rich.text import Text
 
-from plumbline.checks.check import (
-    Examination,
-    Finding,
-    Level,
-    describe_missing_data,
-    suggest_options,
-)
+from plumbline.checks.check import Examination, Finding, Level, suggest_options
 from plumbline.checks.diagnosis.facts import measure_spent
 from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.outcome import measure_outcome
@@ -92,9 +86,7 @@ def render_findings(
     if more := suggest_options(not_run, logs):
         yield Text("; ".join(more), style="dim")
     if not_run and verbose:
-        yield Text(
-            f"skipped, by the data that is missing: {describe_missing_data(not_run)}", style="dim"
-        )
+        yield Text(f"skipped for lack of data: {', '.join(not_run)}", style="dim")
 
 
 def findings_to_json(examined: Sequence[Examination[History]]) -> Values:
@@ -112,7 +104,8 @@ def findings_to_json(examined: Sequence[Examination[History]]) -> Values:
                 "remarks": list(one.context.remarks),
                 "outcome": (came := measure_outcome(one.context))
                 and _replace_nonfinite(came.to_json()),
-                "spent": (spent := measure_spent(one.context)) and asdict(spent),
+                "spent": (spent := measure_spent(one.context))
+                and asdict(spent) | {"summary": spent.summary},
                 "findings": [finding_to_json(finding) for finding in one.findings],
                 "clear": list(one.clear),
                 "not_run": {name: list(needs) for name, needs in one.not_run.items()},
@@ -224,6 +217,8 @@ def list_remedies(finding: Finding, *, ours: bool) -> Iterator[str]:
         yield f"do: {finding.fix}"
     for key, value in finding.change.items():
         yield f"in the recipe: {key}: {value}" if ours else f"set: {key}: {value}"
+    if ours and (ids := [one for one in finding.samples if " " not in one]):  # else prompts
+        yield f"examples: {', '.join(ids)}"
 
 
 def render_finding(finding: Finding, *, ours: bool) -> Text:

@@ -803,8 +803,8 @@ def audit(
     plain = {"audits": audits}
     if out is not None:
         write_json(out, plain)
-    tables = (audit_tables(name, audited) for name, audited in found.items())
-    print_json(plain) if as_json else print_tables(*tables, wrap=False)
+    tables = (line for name, audited in found.items() for line in audit_tables(name, audited))
+    print_json(plain) if as_json else print_tables(*tables)
     raise Exit(any(audited.fatal for audited in found.values()))
 
 

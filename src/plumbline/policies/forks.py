@@ -18,7 +18,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any
 
@@ -66,11 +66,11 @@ def run_forked(works: Sequence[Callable[[], Iterable[Any]]], processes: int) -> 
             with warnings.catch_warnings():
                 # of Python 3.12: other threads only wait here
                 warnings.simplefilter("ignore", DeprecationWarning)
-                child = os.fork()
-            if child == 0:
-                _run_work(works, tickets, theirs)
+                with _delay_signals():
+                    if (child := os.fork()) == 0:
+                        _run_work(works, tickets, theirs)
+                    children[mine] = child
             theirs.close()
-            children[mine] = child
         running = list(children)
         while running:
             ready: list[Any] = wait(running)
@@ -96,6 +96,24 @@ def run_forked(works: Sequence[Callable[[], Iterable[Any]]], processes: int) -> 
         for connection, child in children.items():
             connection.close()
             _reap(child, killed=True)
+
+
+@contextmanager
+def _delay_signals() -> Iterator[None]:
+    """Handle SIGINT and SIGTERM after the block: what their handlers raise in the hooks of a fork
+    is swallowed by Python."""
+    came: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, _: came.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in came:
+            signal.raise_signal(number)
 
 
 def _reap(child: int, *, killed: bool) -> int:

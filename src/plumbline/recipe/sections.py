@@ -20,7 +20,6 @@ from plumbline.config.overrides import as_mapping
 from plumbline.config.section import PositiveInt, Section, key_types, no_flags
 from plumbline.recipe.decision_rules import ChecksSection, DecideSection, WatchRule
 from plumbline.recipe.execution import EngineSection, EvaluationSection, RunSection, ScaleSection
-from plumbline.recipe.renamed_keys import check_renamed
 from plumbline.records import Sampling
 
 Schedule = Literal["constant", "constant_with_warmup", "cosine", "linear"]
@@ -623,12 +622,6 @@ class Recipe(Section):
                 "it"
             )
         return sampling
-
-    @model_validator(mode="before")
-    @classmethod
-    def _no_renamed_keys(cls, values: Any) -> Any:
-        check_renamed(values)
-        return values
 
     @field_validator("engine", mode="before")
     @classmethod

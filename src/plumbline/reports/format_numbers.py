@@ -33,18 +33,19 @@ def format_signed(value: float | None, digits: int = 3) -> str:
     return text if text == DASH or text.startswith("-") else f"+{text}"
 
 
-def format_bounds(interval: Interval, digits: int = 3) -> str:
-    """[0.280, 0.357]."""
-    return f"[{format_fixed(interval.low, digits)}, {format_fixed(interval.high, digits)}]"
+def format_bounds(interval: Interval, *, sign: bool = False) -> str:
+    """[0.280, 0.357]; those of a difference have signs."""
+    digits = format_signed if sign else format_fixed
+    return f"[{digits(interval.low)}, {digits(interval.high)}]"
 
 
 def format_interval(interval: Interval, *, sign: bool = False) -> str:
-    """0.612 [0.560, 0.664], or 0.612 where there is no interval (one seed) or it is exact; the mean
-    of a difference has its sign."""
+    """0.612 [0.560, 0.664], or 0.612 where there is no interval (one seed) or it is exact; a
+    difference is +0.319 [+0.220, +0.418]."""
     if not is_finite(interval.mean):
         return DASH
     mean = format_signed(interval.mean) if sign else format_fixed(interval.mean)
-    return f"{mean} {format_bounds(interval)}" if interval.low < interval.high else mean
+    return f"{mean} {format_bounds(interval, sign=sign)}" if interval.low < interval.high else mean
 
 
 def format_p(p: float | None) -> str:

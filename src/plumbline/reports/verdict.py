@@ -244,15 +244,13 @@ def _claim(comparison: Comparison, margin: float) -> str:
     if reward.paired.within <= margin:
         return f"{found}: there is no difference larger than {margin:g}"
     wanted, scatter = count_units_within(reward.paired, margin), reward.paired.scatter
-    possible = format_fixed(reward.paired.within, 2)
     there = f", where there are {scatter.units}," if scatter.units < scatter.n else ""
     others = (
         f"; more examples of the same {scatter.units} cannot" if wanted.needs_other_clusters else ""
     )
     return (
-        f"{found}: a difference of up to {possible} is possible, and {wanted}{there} would rule "
-        f"out {margin:g} "
-        f"four times in five, if there is none{others}"
+        f"{found}: {wanted}{there} would rule out a difference of {margin:g} four times in five, "
+        f"if there is none{others}"
     )
 
 

@@ -95,6 +95,8 @@ class LiveView(Observer):
             speed_estimate_period=SECONDS_OF_PACE,
         )
         self.task: TaskID | None = None
+        self.bar: TaskID | None = None
+        """Of a piece of work: it goes when the work is over."""
         self.name, self.total = "", 0
         self.live: Live | None = None
         self.last_line = 0.0
@@ -140,11 +142,11 @@ class LiveView(Observer):
         """See `Observer.working`."""
         if self.console.is_terminal:
             self._draw()
-            if self.name != what or self.task is None:
-                self.name = what
-                self.latest = {}
-                self.task = self.progress.add_task(what, total=total)
-            self.progress.update(self.task, completed=done)
+            if self.what != what or self.bar is None:
+                self.what = what
+                self._end_bar()
+                self.bar = self.progress.add_task(what, total=total)
+            self.progress.update(self.bar, completed=done)
         elif what != self.what or done < self.done:
             self.what, self.work, self.last_line = what, Pace(done), time.monotonic()
             how_far = f" {done}/{total}" if done else f" ({total})" if total > 1 else ""
@@ -164,8 +166,15 @@ class LiveView(Observer):
 
     def _draw(self) -> None:
         if self.live is None:
-            self.live = Live(self, console=self.console, refresh_per_second=4, transient=False)
+            # what somebody catches is theirs, and this may end after that
+            ours = sys.stdout is sys.__stdout__
+            self.live = Live(self, console=self.console, refresh_per_second=4, redirect_stdout=ours)
             self.live.start()
+
+    def _end_bar(self) -> None:
+        if self.bar is not None:
+            self.progress.remove_task(self.bar)
+            self.bar = None
 
     def _line(self, text: str) -> None:
         self.console.print(Text(text.rstrip()), soft_wrap=True)
@@ -173,6 +182,7 @@ class LiveView(Observer):
     def close(self) -> None:
         """See `Observer.close`."""
         if self.live is not None:
+            self._end_bar()
             self.live.stop()
             self.live = None
 

@@ -252,8 +252,11 @@ def train_rl(
             policy.keep_reference()
         for step in progress.steps():
             done = step + 1
-            if step == 0 and (before := _evaluate_if_due(evaluate, recipe, 0, last=False)):
-                run.metrics(STAGE, 0, before)
+            if step == 0:
+                progress.idle = True
+                if before := _evaluate_if_due(evaluate, recipe, 0, last=False):
+                    run.metrics(STAGE, 0, before)
+                progress.idle = False
 
             rate, laps = optimiser.learning_rate(step), StepTimer()
             begin_peak(microbatches.device)

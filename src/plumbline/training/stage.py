@@ -5,6 +5,7 @@ second Ctrl-C stops at once, and the last checkpoint stands.
 """
 
 import math
+import os
 import signal
 import threading
 import time
@@ -81,6 +82,8 @@ class Stage:
         self._watcher = Watcher(run, self) if name == "rl" else None
         self._begin = run.marks()
         self._stop: StopReason | None = None
+        self.idle = False
+        """Whether a stop loses nothing now, and need not wait for a step's end."""
 
     def resume(self) -> int:
         """Take up the newest checkpoint, if there is one; the number of steps already done."""
@@ -128,7 +131,7 @@ class Stage:
         """
         # Reading, too: an interrupt inside safetensors would come out as an error of the
         # checkpoint.
-        with stop_requests() as asked:
+        with stop_requests(lambda: self.idle) as asked:
             done, total = self.resume(), self.optimiser.total
             self.run.stage(self.name, total, done)
             if self.seconds is not None:
@@ -232,12 +235,19 @@ class Stage:
         self.run.on_checkpoint()
 
 
+STOPPING = b"\nstopping when this step, or what is being opened, is done; again stops at once\n"
+"""Written at the first signal: a step with its evaluations may take minutes."""
+
+
 @contextmanager
-def stop_requests() -> Iterator[Callable[[], bool]]:
+def stop_requests(at_once: Callable[[], bool] = bool) -> Iterator[Callable[[], bool]]:
     """Count SIGINT and SIGTERM instead of dying of the first; yields a function that says whether
     one came.
 
     Only the main thread can set handlers; elsewhere nothing is caught.
+
+    Args:
+        at_once: whether the first raises KeyboardInterrupt now.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
@@ -246,9 +256,10 @@ def stop_requests() -> Iterator[Callable[[], bool]]:
 
     def ask(*_: object) -> None:
         nonlocal asked
-        if asked:
+        if asked or at_once():
             raise KeyboardInterrupt
         asked = True
+        os.write(2, STOPPING)
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -56,6 +56,9 @@ with less weight than the value has. From `HIGH` on it is fatal for decimal comm
 prompts' language has them: one team's parser took `4,5` for no answer."""
 WRITTEN_ENOUGH = 3
 """Gold answers that were written in a way, before it is named."""
+BY_LENGTH, DEGREES = 0.9, 3
+"""Rank correlation of a part with the length of a text from which on it pays for length, and the
+different values that it needs."""
 OPPOSED, FEW = -0.5, 20
 """Correlation of two parts from which on they are opposed, and the verdicts that it needs."""
 BOTH = 0.9
@@ -151,13 +154,15 @@ def find_slow_verdicts(seen: ScoringRunner) -> Iterator[Finding]:
 
 @check("reward", name="unpaid", needs=("explain_unpaid",))
 def find_unpaid_texts(seen: ScoringRunner) -> Iterator[Finding]:
-    """A reward, and before a run a part, that pays no text where likely answers are tried."""
-    paid = seen.out_of_range or any(score.total for _, score in seen.scored)
-    values, dead = seen.values(), list[str]()
-    if paid and seen.depth == "load":
-        dead = [name for name in seen.task.answer_parts if not any(values.get(name, [1]))]
-    if any(one.score is not None for one in seen.golds) or (paid and not dead):
+    """A reward, or a part that reads answers, that pays no text where likely answers are tried."""
+    golden = any(one.score is not None for one in seen.golds)
+    if seen.out_of_range or (seen.golds and not golden):
         return
+    values, dead = seen.values(), list[str]()
+    if golden or any(score.total for _, score in seen.scored):
+        dead = [name for name in seen.task.answer_parts if not any(values.get(name, [1]))]
+        if not dead:
+            return
     if what := seen.task.explain_unpaid(len(seen.scored), dead):
         yield Finding("fatal", evidence={"cause": what}, samples=list_ids(seen.all_verdicts))
 
@@ -175,7 +180,8 @@ def find_bad_parts(seen: ScoringRunner) -> Iterator[Finding]:
         least, most = min(known), max(known)
         evidence = {"part": name, "least": least, "most": most, "texts": len(known)}
         if most < 1 - EXACT and not golden:
-            yield Finding("note", evidence=evidence, check="part-unreached")
+            if most < EXACT:  # what it could give is not declared
+                yield Finding("note", evidence=evidence, check="part-unreached")
         elif name in seen.task.penalties and most - least < EXACT:
             yield Finding("note", "takes-nothing", evidence=evidence, check="part-silent")
         elif most == 0 and seen.label is None:
@@ -189,6 +195,23 @@ def find_bad_parts(seen: ScoringRunner) -> Iterator[Finding]:
             )[0]
             evidence |= {"text": str(worst.case)}
             yield Finding("warning", evidence=evidence, check="part-floor")
+
+
+@check("reward", name="pays-length")
+def find_paid_length(seen: ScoringRunner) -> Iterator[Finding]:
+    """Parts that rise with an answer's length, whatever it says (Spearman's correlation)."""
+    for name, pairs in seen.parts().items():
+        known = [(len(one.case.text), value) for one, value in pairs if value is not None]
+        if len(known) < FEW or len({value for _, value in known}) < DEGREES:
+            continue
+        ranks = []
+        for column in zip(*known, strict=True):
+            _, place, count = np.unique(column, return_inverse=True, return_counts=True)
+            ranks.append((np.cumsum(count) - count / 2)[place])
+        correlation = float(np.corrcoef(ranks)[0, 1])
+        if correlation >= BY_LENGTH:
+            evidence = {"part": name, "correlation": correlation, "n": len(known)}
+            yield Finding("warning", evidence=evidence, causes=("length",))
 
 
 @check("reward", name="parts-contradict")
@@ -602,11 +625,11 @@ def find_changed_verdicts(seen: ScoringRunner) -> Iterator[Finding]:
     the like."""
     for found in seen.changed:
         verdict = found.verdicts[0]
-        level: Level = "note" if found.then == LATE else "warning"
-        again = found.where == AGAIN
+        late, again = found.then == LATE, found.where == AGAIN
+        level: Level = "note" if late else "warning"
         yield Finding(
             "fatal" if found.where in {AGAIN, GROUPED} else level,
-            "repeat" if again else "alarm" if found.alarm else "elsewhere",
+            "repeat" if again else "late" if late else "alarm" if found.alarm else "elsewhere",
             check="repeat" if again else "",
             evidence={
                 "where": found.where,
@@ -617,7 +640,7 @@ def find_changed_verdicts(seen: ScoringRunner) -> Iterator[Finding]:
                 "then": found.then,
             },
             samples=list_ids(found.verdicts),
-            causes=("alarm-signal",) if found.alarm else CAUSES[found.where],
+            causes=() if late else ("alarm-signal",) if found.alarm else CAUSES[found.where],
         )
 
 
@@ -679,6 +702,7 @@ CHECKS = (
         find_paid_cheat,
         find_unpaid_texts,
         find_bad_parts,
+        find_paid_length,
         find_opposed_parts,
     ),
     *(

@@ -4,7 +4,7 @@ import inspect
 import io
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Group as Shown
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -40,8 +39,8 @@ from plumbline.checks.audit.texts import (
     shape_of,
     writes_commas,
 )
-from plumbline.checks.check import Examination, Finding, describe_missing_data, examine
-from plumbline.checks.findings_output import finding_to_json
+from plumbline.checks.check import Examination, Finding, examine
+from plumbline.checks.findings_output import finding_to_json, render_findings
 from plumbline.config.imports import import_named, module_names
 from plumbline.errors import DataError, RecipeError
 from plumbline.evaluation.command import records_folder
@@ -69,7 +68,6 @@ PROBED, STRUCK, POOL = 24, 4, 300
 that cheats are sought among."""
 NONSENSE = "}{]["
 """Tried on every row: what pays this pays anything."""
-STYLES = {"fatal": "bold red", "warning": "yellow", "note": "dim"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,7 +344,7 @@ def _try_again(
 # -- for a terminal --------------------------------------------------------------------------------
 
 
-def audit_tables(name: str, audit: Trial) -> RenderableType:
+def audit_tables(name: str, audit: Trial) -> Iterator[RenderableType]:
     """What was tried with its figures, and the findings below."""
     seen, cheat, parts = audit.context, audit.context.cheat, audit.context.task.effective_weights
     splits = ", ".join(f"{split} {count}" for split, count in audit.counts.items())
@@ -364,24 +362,26 @@ def audit_tables(name: str, audit: Trial) -> RenderableType:
             f"{', '.join(f'{part} {share:.2f}' for part, share in parts.items())}"
         )
 
-    earned = _table("who earns what", "n", "reward [each 95 %]", "at most")
+    limited = ["at most"] if seen.limits else []
+    earned = _table("who earns what", "n", "reward [95 %]", *limited)
     if seen.golds:
         scored = len(scored_rewards(seen.golds)[0])
-        count = f"{scored} of {len(seen.golds)}" if scored < len(seen.golds) else str(scored)
-        earned.add_row("gold answers", count, f"{seen.ceiling:.3f}", "", style="bold")
+        count = f"{scored:,}" + (f" of {len(seen.golds):,}" if scored < len(seen.golds) else "")
+        earned.add_row("gold answers", count, f"{seen.ceiling:.3f}", style="bold")
     for baseline, found in seen.baselines.items():
         split, verdicts = max(found.items(), key=lambda item: mean_reward(item[1]))
         limit = seen.limits.get(baseline)
         of = mean_interval(*scored_rewards(verdicts))
         reward, most = f"{of:.3f}" if of.n else "-", "" if limit is None else f"{limit:.3f}"
-        earned.add_row(f"baseline {baseline} ({split})", str(of.n), reward, most)
+        cells = [f"{of.n:,}", reward, most][: len(earned.columns) - 1]
+        earned.add_row(f"baseline {baseline} ({split})", *cells)
     if cheat is not None:
-        earned.add_row("cheapest cheat found", str(len(cheat.rewards)), f"{cheat.interval:.3f}", "")
+        earned.add_row("cheapest cheat found", str(len(cheat.rewards)), f"{cheat.interval:.3f}")
     rule = [] if cheat is None else [Text(f"cheapest cheat: {quote_text(cheat.rule, 240)}\n")]
 
     values = _table("parts of the reward", "texts", "least", "most")
     for part, known in seen.values().items():
-        values.add_row(part, str(len(known)), f"{min(known):.3f}", f"{max(known):.3f}")
+        values.add_row(part, f"{len(known):,}", f"{min(known):.3f}", f"{max(known):.3f}")
 
     ways = seen.measure_writings()
     readings = sorted({reading for way in ways.values() for reading in way["readings"]})
@@ -393,23 +393,9 @@ def audit_tables(name: str, audit: Trial) -> RenderableType:
             f"{figures['readings'][one]:.3f}" for one in readings if one in figures["readings"]
         ]
         written.add_row(way, str(figures["n"]), f"{figures['loss']:.1%}", *totals)
-    lines = []
-    for one in audit.findings:
-        lines.append(Text(f"{one.level}: {one.check}: {one.what}", style=STYLES[one.level]))
-        further = {
-            "causes": "; ".join(one.explain_causes()),
-            "fix": one.fix,
-            "examples": ", ".join(one.samples),
-        }
-        lines += [
-            Text(f"    {heading}: {' '.join(text.split())}")
-            for heading, text in further.items()
-            if text
-        ]
-    if audit.not_run:
-        lines.append(Text(f"not asked of this task: {describe_missing_data(audit.not_run)}"))
     tables = [table for table in (values, written) if table.row_count]
-    return Shown(title, earned, *rule, *tables, *(lines or [Text("nothing found\n")]))
+    yield from (title, earned, *rule, *tables)
+    yield from render_findings(audit.findings, audit.clear, audit.not_run, ours=True, verbose=True)
 
 
 def _table(title: str, *headings: str) -> Table:

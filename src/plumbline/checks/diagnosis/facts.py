@@ -158,11 +158,11 @@ class Spent:
         if not self.hours or not self.lost or self.lost < LEAST_LOST:
             return share
         unit, size = ("hours", 1.0) if self.hours >= 1 else ("minutes", 60.0)
-        return f"{share}; {self.lost * size:.1f} of {self.hours * size:.1f} {unit} bought none"
+        return f"{share}; {self.lost * size:.1f} of {self.hours * size:.1f} {unit} went to groups that taught nothing"
 
 
 def measure_spent(history: History) -> Spent | None:
-    """The share of the steps that carried a gradient and the hours that bought none; None where
+    """The share of the steps that carried a gradient and the hours of those that did not; None where
     nothing says it.
 
     A group without one has equal rewards, by the stored completions, the logged share, or the

@@ -266,7 +266,7 @@ class JsonlTask(Task):
         some = self.examples("train")[:TRIED]
         answers = {name for name in some[0].reference if name.lower() in NOT_ASKED}
         answers -= {name for name in answers if all(is_given(one, name) for one in some)}
-        words = () if scorer.takes is not None else re.findall(r"\w+", scorer.own_source())
+        words = () if scorer.takes is not None else _NAMES.findall(scorer.own_source())
         return bool(answers & {*(scorer.takes or scorer.required_columns), *words})
 
     @property
@@ -349,13 +349,17 @@ class JsonlTask(Task):
         """See `Task.explain_unpaid`: what the columns hold is included, and it is said where a
         column that is read otherwise makes the reward pay."""
         compares = any(map(self._compares, self._scoring.scorers))
-        if self.has_gold or not self.answer_columns or not compares:
+        if not self.answer_columns or not compares:
             return ""
-        name, examples, of = (
-            self.answer_columns[0],
-            self.examples("train")[:2],
-            parts or self.options.parts(),
-        )
+        name, examples = self.answer_columns[0], self.examples("train")[:2]
+
+        def pays(rows: Sequence[Example]) -> bool:
+            found = within_budget(self.guess_answers(rows) if rows else [], self._numbers_of)
+            named = parts or self.options.parts()
+            return any(numbers[part] for _, numbers in found for part in named)
+
+        if self.has_gold and pays(examples):
+            return ""
         by = f" by {', '.join(parts)}" if parts else ""
         said = (
             f"the reward paid nothing{by} for {count:,} texts, the column {name} alone and in "
@@ -367,12 +371,13 @@ class JsonlTask(Task):
                 with suppress(ValueError):
                     if (value := other(one.reference.get(name))) != one.reference.get(name):
                         turned.append(replace(one, reference={**one.reference, name: value}))
-            found = within_budget(self.guess_answers(turned) if turned else [], self._numbers_of)
-            if any(numbers[part] for _, numbers in found for part in of):
+            if pays(turned):
                 return (
                     f"{said}. It pays where {name} is {what}: read it so in the function, or write "
                     "the rows so"
                 )
+        if self.has_gold:
+            return ""
         return (
             f"{said}. Judge a right answer by hand; if it earns something, give its form as "
             "task.options.gold"
@@ -589,12 +594,13 @@ class JsonlTask(Task):
 
     def fit_ranges(self) -> "JsonlTask":
         """The task with the ranges that its parts are seen to have, where none are declared, the
-        functions have TRL's signature and gold answers show them, or where these earn less than
-        wrong ones; else itself."""
-        if not self.has_gold or self.options.range is not None:
+        functions have TRL's signature and gold answers, or numbers beyond 0 to 1, show them, or
+        where gold answers earn less than wrong ones; else itself."""
+        if self.options.range is not None:
             return self
         fitted = self.with_seen_ranges()
-        return fitted if self.sums or fitted.is_turned() else self
+        shown = self.has_gold or _reach_beyond(fitted.measure_ranges())
+        return fitted if shown and (self.sums or fitted.is_turned()) else self
 
     def with_seen_ranges(self) -> "JsonlTask":
         """The task with the ranges that its parts are seen to have, where 0 to 1 is not what they
@@ -605,7 +611,7 @@ class JsonlTask(Task):
         """
         seen = self.measure_ranges()
         narrow = self.options.range is None and len(seen) > 1 and {*seen.values()} != {(0.0, 1.0)}
-        outside = any(low < 0 or high > 1 for low, high in seen.values())
+        outside = _reach_beyond(seen)
         if not outside and not (self.sums and (narrow or not self.has_gold)):
             return self
         options = self.options.model_copy(update={"range": seen})
@@ -649,6 +655,10 @@ class JsonlTask(Task):
         return ranges
 
 
+def _reach_beyond(ranges: Mapping[str, tuple[float, float]]) -> bool:
+    return any(low < 0 or high > 1 for low, high in ranges.values())
+
+
 _KINDS = {
     str: "text",
     int: "a whole number",
@@ -679,6 +689,10 @@ _READINGS: dict[str, Callable[[Any], Any]] = {
     ),
 }
 """Ways to read a column that a function may be written for."""
+
+
+_NAMES = re.compile(r"(?<![</\w])\w+")
+"""Names in a source, those of tags left out."""
 
 
 @dataclass(frozen=True, slots=True)
