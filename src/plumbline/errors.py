@@ -19,6 +19,9 @@ failed rollout is not an exception but data (`records.Failure`).
 
 import json
 import re
+import shutil
+import textwrap
+from typing import IO
 
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
@@ -33,6 +36,21 @@ def make_visible(text: str) -> str:
     Text of models, files and servers is hostile: printed as it is, it could drive the terminal.
     """
     return _HIDDEN.sub(_code, text.replace("\r\n", "\n"))
+
+
+def break_lines(text: str, stream: IO[str]) -> str:
+    """The text as it is printed: in a terminal long lines break between words, and keep the indent
+    that they begin with."""
+    if not stream.isatty():
+        return text
+    width, broken = shutil.get_terminal_size().columns, []
+    for line in text.split("\n"):
+        indent = line[: len(line) - len(line.lstrip())]
+        fitting = textwrap.wrap(
+            line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
+        broken += fitting or [""]
+    return "\n".join(broken)
 
 
 def to_visible_line(text: str) -> str:

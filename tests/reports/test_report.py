@@ -198,7 +198,7 @@ def test_each_value_is_marked_by_what_its_part_earned():
         '{"a": 1, "b": 3, "c": "d"}', {"SFT": row, "GRPO": replace(row, completion="a: 1")}
     )
     text = Page(made.to_html()).text
-    for said in ("✓ 1", "✗ 2", "0.50 (not said)", "✓ (no plain JSON)", "✗ (no plain JSON)"):
+    for said in ("✓ 1", "✗ 2", "0.50 (not said)", "✓ (no plain object)", "✗ (no plain object)"):
         assert said in text
     assert values_read("no JSON", {"SFT": row}) is None
 

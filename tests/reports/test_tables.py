@@ -83,7 +83,7 @@ def test_each_form_shows_the_same_numbers():
     ) in markdown
     latex = made.to_latex()
     assert (
-        r"0.319 {[}0.280, 0.357{]} & $-$0.012 {[}$-$0.034, 0.010{]} & \textless{} 0.001 & 12.5 \% & $-$0.20"
+        r"0.319 {[}0.280, 0.357{]} & $-$0.012 {[}$-$0.034, +0.010{]} & \textless{} 0.001 & 12.5 \% & $-$0.20"
         in latex
     )
 

@@ -1,6 +1,7 @@
 """What checks found, for terminals, for reports, and as plain values."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from types import MappingProxyType
@@ -27,7 +28,9 @@ def render_stages(examined: Sequence[Examination[History]], *, verbose: bool) ->
         examined: the stages of a run.
         verbose: whether notes are shown, and what each check lacks that was not done.
     """
-    for one in examined:
+    for number, one in enumerate(examined):
+        if number:
+            yield Text()
         history = one.context
         if (came := measure_outcome(history)) is not None:
             spent = measure_spent(history)
@@ -38,7 +41,9 @@ def render_stages(examined: Sequence[Examination[History]], *, verbose: bool) ->
             f"{history.last_step}, "
             f"{len(history.samples)} completions"
             + (
-                f"; {history.skipped} lines or records could not be read" if history.skipped else ""
+                f"; lines or records that could not be read: {history.skipped}"
+                if history.skipped
+                else ""
             ),
             style="bold",
         )
@@ -121,36 +126,35 @@ Runs = Mapping[str, Sequence[Examination[History]] | DataError]
 
 def render_run_lines(runs: Runs) -> Iterator[Text]:
     """A line for each stage of several runs: how bad it is, its name, what came of it, and its
-    first finding."""
-    lines: list[tuple[str, str, str, str]] = []
+    first finding; and how many there are of each."""
+    counts: Counter[str] = Counter()
     for name, run in runs.items():
-        if isinstance(run, DataError):
-            lines.append(("error", name, run.cause, ""))
-            continue
-        for one in run:
-            first = one.findings[0] if one.findings else None
-            came = measure_outcome(one.context)
-            shown_as = f"{name}: {one.context.name}" if len(run) > 1 else name
-            said_of = (
-                f"{first.what}  ({first.check})"
-                if first is not None and first.level != "note"
-                else ""
+        lines = (
+            [("error", name, [run.cause])]
+            if isinstance(run, DataError)
+            else [
+                _summarise_stage(f"{name}: {one.context.name}" if len(run) > 1 else name, one)
+                for one in run
+            ]
+        )
+        for level, shown_as, parts in lines:
+            counts[level] += 1
+            yield Text.assemble(
+                (level.ljust(9), _STYLES.get(level, "")), f"{shown_as}  {'; '.join(parts)}"
             )
-            lines.append(
-                (
-                    first.level if first is not None and said_of else "clear",
-                    shown_as,
-                    "" if came is None else came.summary,
-                    said_of,
-                )
-            )
-    widths = [max(len(line[at]) for line in lines) for at in (0, 1)]
-    for level, name, came_of, said_of in lines:
-        text = Text()
-        text.append(level.ljust(widths[0]), style=_STYLES.get(level, ""))
-        text.append(f"  {name.ljust(widths[1])}  {'; '.join(filter(None, (came_of, said_of)))}")
-        yield text
-    yield Text("all of one: plumbline check FOLDER/NAME", style="dim")
+    said = ", ".join(f"{count} {level}" for level, count in counts.most_common())
+    yield Text(f"{said}; all of one: plumbline check FOLDER/NAME", style="dim")
+
+
+def _summarise_stage(name: str, one: Examination[History]) -> tuple[str, str, list[str]]:
+    loud = [each for each in one.findings[:1] if each.level != "note"]
+    came = measure_outcome(one.context)
+    parts = [came.summary] if came else []
+    return (
+        loud[0].level if loud else "clear",
+        name,
+        parts + [f"{each.what}  ({each.check})" for each in loud],
+    )
 
 
 def runs_to_json(runs: Runs) -> Values:

@@ -25,7 +25,7 @@ from types import FrameType
 from typing import NoReturn
 
 from plumbline.config.imports import find_requirement, missing_module_error
-from plumbline.errors import PlumblineError, StorageError
+from plumbline.errors import PlumblineError, StorageError, break_lines
 
 _RESUMED = frozenset({"run", "sweep"})
 """Commands that take `--resume`."""
@@ -154,5 +154,5 @@ def _drop_output() -> None:
 
 
 def _fail(error: PlumblineError) -> NoReturn:
-    print(f"error: {error}", file=sys.stderr)
+    print(break_lines(f"error: {error}", sys.stderr), file=sys.stderr)
     raise SystemExit(1)

@@ -226,7 +226,8 @@ def recipe(
             print_json(resolved.to_dict())
         else:
             print_text(
-                render_commented_recipe(resolved) if comments else EDITOR_LINE + resolved.to_yaml()
+                render_commented_recipe(resolved) if comments else EDITOR_LINE + resolved.to_yaml(),
+                wrap=False,
             )
         if is_untrusted_family(family := resolved.model.family):
             print(
@@ -553,7 +554,7 @@ def evaluate(
     with show_progress() as view:
         evaluated = {name: run_evaluation(one, view, check_reward) for name, one in specs.items()}
     printed = write_outputs(outputs, evaluated)
-    print_text(printed) if isinstance(printed, str) else print_tables(printed)
+    print_text(printed, wrap=False) if isinstance(printed, str) else print_tables(printed)
 
 
 @app.command(
@@ -701,9 +702,7 @@ def check(
             *render_stages(examined, verbose=verbose)
         )
     else:
-        print_json(runs_to_json(runs)) if as_json else print_tables(
-            *render_run_lines(runs), wrap=False
-        )
+        print_json(runs_to_json(runs)) if as_json else print_tables(*render_run_lines(runs))
     raise Exit(any(one.fatal for run in runs.values() if isinstance(run, list) for one in run))
 
 

@@ -5,6 +5,7 @@ Help is Markdown, in which angle brackets would be taken for HTML and eaten: pla
 written in capitals.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import partial
@@ -63,10 +64,12 @@ class CommandGroup(TyperGroup):
         return _plain_flags(super().get_params(ctx))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """A command of the group, its own `--help` among its options."""
+        """A command of the group, its own `--help` among its options; its examples have a line
+        each."""
         command = super().get_command(ctx, cmd_name)
         if command is not None:
             _plain_flags(command.get_params(ctx))
+            command.epilog = re.sub(r" · |(?<=Examples:) ", "\n- ", command.epilog or "")
         return command
 
 

@@ -4,7 +4,7 @@ import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from plumbline.errors import escape_hidden, make_visible
+from plumbline.errors import break_lines, escape_hidden, make_visible
 
 if TYPE_CHECKING:
     from plumbline.runs.observers import LiveView
@@ -40,14 +40,15 @@ def print_tables(*renderables: Any, wrap: bool = True) -> None:
                 console.print(piece)
 
 
-def print_text(text: str) -> None:
-    """Print lines."""
-    print(make_visible(text), end="")
+def print_text(text: str, *, wrap: bool = True) -> None:
+    """Print lines; without `wrap` as they are, in a terminal, too."""
+    shown = make_visible(text)
+    print(break_lines(shown, sys.stdout) if wrap else shown, end="")
 
 
 def print_to_stderr(text: str) -> None:
     """Print a line to standard error."""
-    print(make_visible(text), file=sys.stderr, flush=True)
+    print(break_lines(make_visible(text), sys.stderr), file=sys.stderr, flush=True)
 
 
 def print_result(value: object, text: str, as_json: bool) -> None:

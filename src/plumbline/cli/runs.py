@@ -108,7 +108,7 @@ def _show(found: "Lineage", outputs: "Outputs") -> None:
     if outputs.as_json:
         print_json(history_to_dict(found) if found.lineage else comparisons_to_dict(found))
     elif outputs.table is not None:
-        print_text(render_tables(history_tables(found), outputs.table))
+        print_text(render_tables(history_tables(found), outputs.table), wrap=False)
     else:
         print_tables(history_terminal(found))
 

@@ -112,8 +112,8 @@ def _delay_signals() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        for number in came:
-            signal.raise_signal(number)
+        for one in came:
+            signal.raise_signal(one)
 
 
 def _reap(child: int, *, killed: bool) -> int:

@@ -268,6 +268,11 @@ def format_recipe_list(every: bool) -> str:
         for heading, some in groups.items()
     ]
     rest = len(said) - sum(map(len, groups.values()))
+    if not said:
+        return (
+            "none: recipes come with environments (pip install ./environments/* in a clone); "
+            "`plumbline init` writes one for your data.\n"
+        )
     if not every:
         blocks.append(
             f"`plumbline recipe --all` lists {rest} more; `plumbline init` writes a recipe for "

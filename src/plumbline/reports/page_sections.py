@@ -103,11 +103,12 @@ def _steps_made(view: RunView, stage: str) -> list[str]:
 
 
 def warning_lines(view: RunView) -> list[str]:
-    """The first warnings, clipped, and how many more there are."""
-    lines = [
-        f"{event['kind']}: {event['message'][:LONGEST]}" for event in view.warnings[:MOST_WARNINGS]
-    ]
-    left = len(view.warnings) - MOST_WARNINGS
+    """The first warnings that no check repeats (`alarms`), clipped, and how many more there
+    are."""
+    again = {each.check for one in view.examinations for each in one.findings}
+    known = [event for event in view.warnings if event.get("check") not in again]
+    lines = [f"{event['kind']}: {event['message'][:LONGEST]}" for event in known[:MOST_WARNINGS]]
+    left = len(known) - MOST_WARNINGS
     return lines + [f"and {left} more, below under Events"] * (left > 0)
 
 
@@ -433,7 +434,7 @@ def values_read(
             elif earned is None and not several:
                 earned = 0.0
             # Read leniently, a text that is no JSON may have said it all the same; it stands below.
-            absent = "(not said)" if said[name] else "(no plain JSON)"
+            absent = "(not said)" if said[name] else "(no plain object)"
             mark = "" if earned is None else MARKS.get(earned, f"{earned:.2f} ")
             cells.append(mark + (_value(said[name][key]) if there else absent))
         rows.append(cells)
@@ -535,7 +536,7 @@ def next_facts(view: RunView) -> Facts:
 MOST_EVENTS = 40
 COMMANDS = (
     "# RUN is the run's directory\n"
-    "plumbline run RUN/recipe.yaml --out runs/again     # the same recipe, from the start\n"
+    "plumbline run RUN/recipe.yaml --out runs/again     # from the start; add --trust-code for code of yours\n"
     "plumbline compare RUN runs/again                   # pair by pair, example by example\n"
     "plumbline report RUN                               # this report and its tables, from the "
     "records"

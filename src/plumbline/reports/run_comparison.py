@@ -120,10 +120,8 @@ def explain_p_values(found: Lineage) -> str:
     several = f" over the {found.tests} comparisons of this table" if found.tests > 1 else ""
     return (
         f"Intervals: each 95 %. p: two-sided sign-flip test; p (Holm): adjusted{several}. Detects: "
-        "the least "
-        "difference that is found four times in five. Each row compares two trained models, not "
-        "what other seeds "
-        "would give"
+        "the least difference that this test finds four times in five. Each row compares two "
+        "models, not what other seeds would give"
     )
 
 

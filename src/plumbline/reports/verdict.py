@@ -244,13 +244,10 @@ def _claim(comparison: Comparison, margin: float) -> str:
     if reward.paired.within <= margin:
         return f"{found}: there is no difference larger than {margin:g}"
     wanted, scatter = count_units_within(reward.paired, margin), reward.paired.scatter
-    there = f", where there are {scatter.units}," if scatter.units < scatter.n else ""
-    others = (
-        f"; more examples of the same {scatter.units} cannot" if wanted.needs_other_clusters else ""
-    )
+    there = f"; there are {scatter.units}" if scatter.units < scatter.n else ""
+    others = ", and more examples of these do not help" if wanted.needs_other_clusters else ""
     return (
-        f"{found}: {wanted}{there} would rule out a difference of {margin:g} four times in five, "
-        f"if there is none{others}"
+        f"{found}: {wanted} would rule out a difference of {margin:g} (power 80 %){there}{others}"
     )
 
 

@@ -145,8 +145,9 @@ def _curve(view: RunView) -> Text | None:
         return None
     parts = np.array_split(np.asarray(earned), min(MOST_BARS, len(earned)))
     low, high = view.levels.get("floor"), view.levels.get("oracle")
-    least, most = low.mean if low else 0.0, high.mean if high else 1.0
-    bars = sparkline([float(part.mean()) for part in parts], least, most)
+    values = [float(part.mean()) for part in parts]
+    least, most = min([*values, low.mean if low else 0.0]), high.mean if high else 1.0
+    bars = sparkline(values, least, most)
     return Text(
         f"\nreward of sampled answers, {len(earned)} steps; bars from {format_fixed(least, 2)} to "
         f"{format_fixed(most, 2)}:\n{format_fixed(earned[0])} {bars} {format_fixed(earned[-1])}"

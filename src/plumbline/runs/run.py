@@ -171,6 +171,8 @@ class Run(RunFolder):
                 run.files["events"].cut_torn()
                 write_text(folder / "recipe.yaml", recipe.to_yaml())
                 run._record("started", "the run begins")
+                for observer in run.observers if resume else ():
+                    observer.event("note", "nothing had begun to train, so the run begins")
         except BaseException:
             run._release()
             raise
@@ -246,7 +248,7 @@ class Run(RunFolder):
         finished = [stage for stage in STAGES if self.is_done(stage)]
         changes = allowed_changes(before, self.recipe, finished, self.folder)
         self._sweep()
-        self.event("resumed", "the run resumes from its last checkpoint")
+        self.event("resumed", "the run goes on after what is finished, or its last checkpoint")
         if self.read_stop() is not None:
             (self.folder / "result.json").unlink()
         if self.result() is not None:  # nothing is left that a change could act on

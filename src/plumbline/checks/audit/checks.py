@@ -208,7 +208,7 @@ def find_paid_length(seen: ScoringRunner) -> Iterator[Finding]:
         for column in zip(*known, strict=True):
             _, place, count = np.unique(column, return_inverse=True, return_counts=True)
             ranks.append((np.cumsum(count) - count / 2)[place])
-        correlation = float(np.corrcoef(ranks)[0, 1])
+        correlation = float(np.corrcoef(ranks[0], ranks[1])[0, 1])
         if correlation >= BY_LENGTH:
             evidence = {"part": name, "correlation": correlation, "n": len(known)}
             yield Finding("warning", evidence=evidence, causes=("length",))

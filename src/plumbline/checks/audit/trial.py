@@ -394,7 +394,8 @@ def audit_tables(name: str, audit: Trial) -> Iterator[RenderableType]:
         ]
         written.add_row(way, str(figures["n"]), f"{figures['loss']:.1%}", *totals)
     tables = [table for table in (values, written) if table.row_count]
-    yield from (title, earned, *rule, *tables)
+    shown: list[RenderableType] = [title, earned, *rule, *tables]
+    yield from shown
     yield from render_findings(audit.findings, audit.clear, audit.not_run, ours=True, verbose=True)
 
 

@@ -65,10 +65,10 @@ class Costs:
     def lines(self) -> Iterator[str]:
         """For people."""
         least, most = (sum(each[end] for each in self.seconds.values()) for end in (0, 1))
-        yield (
-            f"time: {_format_range(least, most)} on this {self.device}, an order of magnitude: with "
-            "answers as long as gold ones, and as sampling.max_tokens allows"
+        ends = (
+            ", with answers as long as gold ones, or of sampling.max_tokens" if least < most else ""
         )
+        yield f"time: very roughly {_format_range(least, most)} on this {self.device}{ends}"
         for name, (low, high) in self.seconds.items():
             yield f"  {name}: {_format_range(low, high)}"
         about = " to ".join(dict.fromkeys(f"{one / 1e9:.1f}" for one in self.needed))

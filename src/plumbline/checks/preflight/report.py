@@ -140,7 +140,7 @@ class DryRun(Preflight):
             "costs": ["not known"] if self.costs is None else [*self.costs.lines()],
             "notes": self.notes,
         }
-        lines = [f"{self.recipe.name}: `plumbline recipe` prints every key of it", ""]
+        lines = [f"{self.recipe.name}: a dry run, nothing is trained", ""]
         for heading, found in sections.items():
             if not found:
                 continue

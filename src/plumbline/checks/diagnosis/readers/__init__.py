@@ -118,6 +118,8 @@ def _read(path: Path) -> list[History]:
     if not path.exists():
         raise DataError(f"there is no {path}", "give a run's folder or the file of its records")
     if not path.is_dir():
+        if path.suffix in {".gz", ".zip", ".xz", ".zst", ".bz2"}:
+            raise DataError(f"{path} is packed", f"unpack it first, such as by gunzip -k {path}")
         open_regular(path).close()  # a pipe or a device is no record, and would be waited for
         if not path.is_file():
             raise DataError(

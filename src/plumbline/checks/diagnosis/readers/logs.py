@@ -103,8 +103,8 @@ def read_log(
     if kind is None or not {name.partition("/")[0] for name in series} & _TOLD:
         raise DataError(
             f"{path} ({origin}) has neither a reward nor a loss under a name that is known: {shown}",
-            "say which column is which: plumbline check --map reward=COLUMN (or loss=, step=, kl=; "
-            "all names: plumbline/checks/diagnosis/readers/names.yaml)",
+            "say which column is which: plumbline check --map reward=COLUMN (or loss=, step=, kl=, "
+            "entropy=, grad_norm=, learning_rate=, completion_length=)",
         )
     settings = map_settings(config)
     # The last row may say how many steps there will be.
