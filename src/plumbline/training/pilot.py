@@ -38,6 +38,9 @@ from plumbline.training.update import update_policy
 
 PROMPTS, ANSWERS = 64, 8
 """P and G by default: 512 answers."""
+AT_ONCE = 16
+"""Prompts that are answered together, between two words on how far it is."""
+CUT = "Most answers are cut: raise sampling.max_tokens."
 STEP = 128
 """Answers of a step."""
 ENOUGH = 0.05
@@ -137,12 +140,14 @@ class Pilot:
             yield f"what would have to change: {' '.join(self.obstacles())}"
         else:
             yield f"best: {self.recipe.description}"
+            if seen.truncated > 0.5:
+                yield CUT
 
     def obstacles(self) -> Iterator[str]:
         """Why nothing is gained."""
         seen = self.figures
         if seen.truncated > 0.5:
-            yield "Most answers are cut: raise sampling.max_tokens."
+            yield CUT
         if seen.reward > 1 - LEAST_GAIN:
             yield "The prompts are solved: take harder ones."
         elif seen.mixed < 0.1:
@@ -297,16 +302,17 @@ def measure_answers(
     examples = task.examples("train")[:prompts]
     if not examples:
         raise DataError("there is nothing to measure on: the training split is empty")
-    progress(f"drawing {len(examples) * answers} answers", 0, 1)
-    began = processor_seconds()
-    groups = collect(
-        policy,
-        task,
-        examples,
-        copies=answers,
-        sampling=recipe.sampling,
-        key=(recipe.seed, "pilot"),
-    )
+    began, groups, count = processor_seconds(), list[Group](), len(examples) * answers
+    for start in range(0, len(examples), AT_ONCE):
+        progress(f"drawing {count} answers", start * answers, count)
+        groups += collect(
+            policy,
+            task,
+            examples[start : start + AT_ONCE],
+            copies=answers,
+            sampling=recipe.sampling,
+            key=(recipe.seed, "pilot"),
+        )
     check_judged(groups)
     drawn = processor_seconds() - began
     progress("their gradient", 0, 1)
