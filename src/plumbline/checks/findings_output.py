@@ -149,7 +149,7 @@ def render_run_lines(runs: Runs) -> Iterator[Text]:
 def _summarise_stage(name: str, one: Examination[History]) -> tuple[str, str, list[str]]:
     loud = [each for each in one.findings[:1] if each.level != "note"]
     came = measure_outcome(one.context)
-    parts = [came.summary] if came else []
+    parts = [came.summary if came else f"logged steps: {one.context.logged_steps}"]
     return (
         loud[0].level if loud else "clear",
         name,

@@ -368,7 +368,7 @@ def init(
 @app.command(
     rich_help_panel=take.TRAIN,
     epilog="Examples: `plumbline get` · `plumbline get smollm2-135m`, then `plumbline eval "
-    "models/smollm2-135m --limit 20`",
+    "models/smollm2-135m --task strict-json --limit 20`",
 )
 def get(
     name: Annotated[str | None, Argument(help="Which model; without one, list them.")] = None,

@@ -11,6 +11,7 @@ from typer import Argument, Option, Typer
 
 from plumbline.cli import options as take
 from plumbline.cli.output import print_json, print_tables, print_text
+from plumbline.errors import RecipeError
 
 if TYPE_CHECKING:
     from plumbline.evaluation.compared_runs import Lineage
@@ -148,6 +149,8 @@ def decide(
     if tree is None and out is None and run.recipe.decide is None:
         from plumbline.checks.gain import foretell, foretold_lines, offer_of_run
 
+        if len(runs) > 1:
+            raise RecipeError("without questions one run is asked about", f"give {runs[0]} alone")
         offer, seconds = offer_of_run(run)
         found = foretell(offer, seconds)
         if as_json:

@@ -121,9 +121,10 @@ def prove(given: str, where: str, limit: int, listener: Listener) -> Proof:
             "give an address, a model's directory or a GGUF file",
         )
     source = find_source(given)
+    tasks = {} if source.metadata is None else open_tasks(source.model, listener)
+    listener.working(f"opening {source.model}", 0, 1)
     policy, greedy = _open(source.model)
     deployed = _open_deployed(where)
-    tasks = {} if source.metadata is None else open_tasks(source.model, listener)
     split = held_out(source)
     examples = {name: task.examples(split)[:limit] for name, task in tasks.items()}
     chats: list[Chat] = [one.messages for each in examples.values() for one in each]
@@ -141,6 +142,7 @@ def prove(given: str, where: str, limit: int, listener: Listener) -> Proof:
     figures: dict[str, Any] = dict.fromkeys(("compared", "mean", "largest"))
     if "tokenizer" not in found:
         repeats = [one.text for one in theirs] == [one.text for one in again]
+        listener.working("comparing log-probabilities", 0, 1)
         evidence, prompts = _Evidence(policy, theirs, sampled, ours), _list_prompts(policy, chats)
         with closing(_list_weights(source, policy)) as weights:
             more, figures = _compare_weights(weights, prompts, evidence, repeats, bool(found))

@@ -585,7 +585,7 @@ class _Reader(TrlScript):
             columns |= made
             if change.kind:
                 also = "; rewards see its columns" if self.stage == "rl" else ""
-                self.notes.append(f"{said} is not run: prompt is a template{also}")
+                self.notes.append(f"{said} is not run: the prompt is written anew{also}")
         self.makes = {
             key
             for key, each in columns.items()

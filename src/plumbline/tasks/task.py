@@ -203,10 +203,11 @@ class Task:
         reads."""
         return None
 
-    def explain_unpaid(self, count: int, parts: Sequence[str] = ()) -> str:  # noqa: ARG002
+    def explain_unpaid(self, count: int, parts: Sequence[str] = ()) -> tuple[str, str]:  # noqa: ARG002
         """Why `count` texts, likely answers among them, are paid nothing, or nothing by these
-        parts; empty where none of them needs to be right."""
-        return ""
+        parts; empty where none of them needs to be right. And what a column must be for them to be
+        paid, where that is known."""
+        return "", ""
 
     def fit_ranges(self) -> "Task":
         """The task with the ranges that its parts are seen to have; itself where they are known."""

@@ -163,8 +163,10 @@ def find_unpaid_texts(seen: ScoringRunner) -> Iterator[Finding]:
         dead = [name for name in seen.task.answer_parts if not any(values.get(name, [1]))]
         if not dead:
             return
-    if what := seen.task.explain_unpaid(len(seen.scored), dead):
-        yield Finding("fatal", evidence={"cause": what}, samples=list_ids(seen.all_verdicts))
+    what, reading = seen.task.explain_unpaid(len(seen.scored), dead)
+    if what:
+        evidence = {"cause": what, "reading": reading}
+        yield Finding("fatal", evidence=evidence, samples=list_ids(seen.all_verdicts))
 
 
 @check("reward", name="parts")

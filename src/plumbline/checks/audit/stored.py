@@ -173,8 +173,8 @@ def score_stored(path: Path, task: Task, progress: Progress = silent) -> Rescore
     Raises:
         DataError: there are no completions with prompts, or no prompt is one of the task's.
     """
-    beside = path / "completions" if (path / "completions").is_dir() else path
-    samples, remarks = read_completions(beside)
+    places = [path / "completions", path / "samples.jsonl"]  # of TRL's run, and of ours
+    samples, remarks = read_completions(next((one for one in places if one.exists()), path))
     if not any(sample.prompt for sample in samples):
         cause = (
             f"{path} has no completions with their prompts"

@@ -81,9 +81,11 @@ class Trial(Examination[ScoringRunner]):
     @property
     def refusal(self) -> Finding | None:
         """What no run should begin with, because its result would be false: verdicts that do not
-        come or do not last, and gold answers that earn nothing, or that are labels."""
+        come or do not last, gold answers that earn nothing, or that are labels, and a part that
+        pays where a column is of another kind."""
         seen = self.context
-        if seen.is_broken() or seen.misread is not None:
+        unread = any(one.check == "unpaid" and one.evidence["reading"] for one in self.findings)
+        if seen.is_broken() or seen.misread is not None or unread:
             return next((finding for finding in self.findings if finding.level == "fatal"), None)
         return None
 
@@ -173,7 +175,8 @@ def try_reward(
     # standard output is no place for what a verifier prints: the audit's figures stand there
     printed = io.StringIO()
     with redirect_stdout(printed):
-        fitted = task if depth == "load" else task.fit_ranges()
+        # else as a run takes it
+        fitted = task.fit_ranges() if depth == "audit" else task
         runner = ScoringRunner(fitted, progress, depth, planned, commas=writes_commas(few))
         if depth == "load":
             _judge_few(runner, chosen["train"])

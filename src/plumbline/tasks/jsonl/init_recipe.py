@@ -21,7 +21,7 @@ from plumbline.recipe.from_trl import TrlScript, read_script
 from plumbline.recipe.schema_docs import EDITOR_LINE
 from plumbline.recipe.script_rewards import is_unchanged
 from plumbline.records import Values
-from plumbline.storage import clear_read_errors, dumps, read_text, write_text
+from plumbline.storage import clear_read_errors, dumps, read_text, shorten, write_text
 from plumbline.tasks.cases import LABEL, TRIED, Case, cases_of, within_budget
 from plumbline.tasks.jsonl.columns import as_text, gold_columns, gold_expressions, guess_prompt
 from plumbline.tasks.jsonl.files import HUB, read_rows
@@ -630,7 +630,7 @@ def _option_lines(seen: _SettledOptions, todo: Mapping[str, str]) -> list[str]:
 
 def _comment(text: str) -> str:
     """A comment that stays on its line, whatever columns are called."""
-    return to_visible_line(text)[:160]
+    return shorten(to_visible_line(text), 160, words=True)
 
 
 FIRST = ("steps", "epochs", "prompts_per_step", "batch_size", "group_size")

@@ -345,12 +345,12 @@ class JsonlTask(Task):
         ]
         return [*dict.fromkeys([*TEMPLATES, *more])]
 
-    def explain_unpaid(self, count: int, parts: Sequence[str] = ()) -> str:
+    def explain_unpaid(self, count: int, parts: Sequence[str] = ()) -> tuple[str, str]:
         """See `Task.explain_unpaid`: what the columns hold is included, and it is said where a
         column that is read otherwise makes the reward pay."""
         compares = any(map(self._compares, self._scoring.scorers))
         if not self.answer_columns or not compares:
-            return ""
+            return "", ""
         name, examples = self.answer_columns[0], self.examples("train")[:2]
 
         def pays(rows: Sequence[Example]) -> bool:
@@ -359,7 +359,7 @@ class JsonlTask(Task):
             return any(numbers[part] for _, numbers in found for part in named)
 
         if self.has_gold and pays(examples):
-            return ""
+            return "", ""
         by = f" by {', '.join(parts)}" if parts else ""
         said = (
             f"the reward paid nothing{by} for {count:,} texts, the column {name} alone and in "
@@ -372,16 +372,17 @@ class JsonlTask(Task):
                     if (value := other(one.reference.get(name))) != one.reference.get(name):
                         turned.append(replace(one, reference={**one.reference, name: value}))
             if pays(turned):
-                return (
+                cause = (
                     f"{said}. It pays where {name} is {what}: read it so in the function, or write "
                     "the rows so"
                 )
+                return cause, what
         if self.has_gold:
-            return ""
+            return "", ""
         return (
             f"{said}. Judge a right answer by hand; if it earns something, give its form as "
             "task.options.gold"
-        )
+        ), ""
 
     def _numbers_of(self, case: Case) -> Mapping[str, float | None]:
         return self._scoring.numbers(
