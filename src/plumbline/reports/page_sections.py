@@ -248,8 +248,11 @@ def _reward(view: RunView, rows: Rows) -> ChartFigure:
     steps, values = _series(rows, "train/reward")
     inside = view.training_evaluations()
     layers: list[Layer] = []
+    shown = (view.headline or ("",))[0]
+    other = f" ({split})" if (split := next(iter(inside), (shown,))[0]) != shown else ""
     for name, one in view.levels.items():
-        layers.append(charts.Level(one.mean, f"{name} {format_fixed(one.mean)}"))
+        of = other if name == "floor" else ""
+        layers.append(charts.Level(one.mean, f"{name}{of} {format_fixed(one.mean)}"))
     layers += charts.smoothed_lines(steps, values, "c1", "train", band=True) if len(steps) else ()
     read = {name: _series(rows, f"train/reading/{name}")[1] for name in (STRICT, LENIENT)}
     if all(np.isfinite(one).any() for one in read.values()):

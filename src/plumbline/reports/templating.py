@@ -139,6 +139,7 @@ def _environment() -> "Environment":
         "clipped": clip_html,
         "ends": clip_middle,
         "code": render_code,
+        "names": break_names,
     }
     made.filters["base64"] = lambda data: base64.b64encode(data).decode()
     made.globals |= {
@@ -206,6 +207,11 @@ LATEX = {
 def escape_html(text: object) -> Markup:
     """For an element's content or a quoted attribute, in HTML and in SVG."""
     return Markup(markup.escape(make_visible(str(text)), quote=True))
+
+
+def break_names(text: object) -> Markup:
+    """The same where a name may break behind its underscores."""
+    return Markup(str(escape_html(text)).replace("_", "_<wbr>"))
 
 
 def clip_html(text: str, limit: int) -> str:
