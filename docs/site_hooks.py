@@ -34,7 +34,7 @@ LIST_AFTER_TEXT = re.compile(
 NUMBER = r"[+-]?\d*\.?\d+(?: %)?"
 FIGURE = re.compile(
     r"(?P<code>^ {4}[^\n]*|(?P<ticks>`+)(?!`)[\s\S]+?(?<!`)(?P=ticks)(?!`))"
-    rf"|\[{NUMBER},\s{NUMBER}\](?!\()|\d %|\b[np] [=<] \.?\d",
+    rf"|\[{NUMBER},\s{NUMBER}\](?!\()|\d %|\d+ / \d|\b[np] [=<] \.?\d",
     re.MULTILINE,
 )
 """A figure that may not break over two lines, or code, which stays as it is."""
