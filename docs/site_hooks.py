@@ -31,6 +31,16 @@ IMAGE = re.compile(r"""(!\[[^\]]*\]\(|\bsrc="|\bsrcset=")([^)"\s]+)""")
 LIST_AFTER_TEXT = re.compile(
     r"^(?! *(?:[-*+]|\d+\.) )(?P<text> *[^\s|#>].*)\n(?=(?:[-*+]|1\.) )", re.MULTILINE
 )
+NUMBER = r"[+-]?\d*\.?\d+(?: %)?"
+FIGURE = re.compile(
+    r"(?P<code>^ {4}[^\n]*|(?P<ticks>`+)(?!`)[\s\S]+?(?<!`)(?P=ticks)(?!`))"
+    rf"|\[{NUMBER},\s{NUMBER}\](?!\()|\d %|\d+ / \d|\b[np] [=<] \.?\d",
+    re.MULTILINE,
+)
+"""A figure that may not break over two lines, or code, which stays as it is."""
+OF_A_RUN = re.compile(r"(?<=^## Of a run$).+?(?=^## )", re.MULTILINE | re.DOTALL)
+"""The part of reference/checks.md with a row for each check of records."""
+CHECK_ROW = re.compile(r"^\| (?!check )([a-z-]+)(?= (?:\(note\) )?\|)", re.MULTILINE)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -48,13 +58,31 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, **_: Any) -> str:
-    """Rewrite links, and put the blank line before a list that Python-Markdown needs; code blocks
-    stay as they are."""
+    """Rewrite links, keep figures in one piece, and put the blank line before a list that
+    Python-Markdown needs; code blocks stay as they are."""
     here = page.file.src_uri
     source = SOURCES.get(here, f"docs/{here}")
+    if here == "reference/checks.md":
+        markdown = OF_A_RUN.sub(
+            lambda part: CHECK_ROW.sub(r'| <a id="\1"></a><span class="code">\1</span>', part[0]),
+            markdown,
+        )
+    elif here == "symptoms.md":
+        markdown = _link_checks(markdown)
     blocks = FENCED.split(markdown)
     blocks[::2] = [_rewritten(text, source, here, config.repo_url or "") for text in blocks[::2]]
     return "".join(blocks)
+
+
+def _link_checks(text: str) -> str:
+    """Make the name of each check a link to what it looks for."""
+    part = OF_A_RUN.search((ROOT / "docs" / "reference" / "checks.md").read_text())
+    names = "|".join(CHECK_ROW.findall(part[0]) if part else ())
+    return re.sub(rf"`({names})`", r"[`\1`](reference/checks.md#\1)", text)
+
+
+def _keep_together(match: re.Match[str]) -> str:
+    return match[0] if match["code"] else re.sub(r"\s", "\N{NO-BREAK SPACE}", match[0])
 
 
 def _rewritten(text: str, source: str, here: str, forge: str) -> str:
@@ -73,7 +101,8 @@ def _rewritten(text: str, source: str, here: str, forge: str) -> str:
     def image(match: re.Match[str]) -> str:
         return match[1] + (_on_site(match[2], source, here) or match[2])
 
-    return LIST_AFTER_TEXT.sub(r"\g<text>\n\n", IMAGE.sub(image, LINK.sub(link, text)))
+    text = FIGURE.sub(_keep_together, IMAGE.sub(image, LINK.sub(link, text)))
+    return LIST_AFTER_TEXT.sub(r"\g<text>\n\n", text)
 
 
 def _title(path: str) -> str:

@@ -32,19 +32,30 @@ worker.onmessage = ({ data }) => {
     if (!ready || !asked) state(data.text, ready ? null : data.step);
     else state("Checking", "busy");
   } else if (data.id === asked) {
-    state("Ready");
+    state("Ready for another log");
     show(data);
   }
 };
 
-/** Check files: a Map of the bytes of each by its path. */
-function check(files) {
+/** Check files: a Map of the bytes of each by its path; the page says what is checked. */
+function check(files, name = nameFiles([...files.keys()])) {
   if (!files.size) return;
   asked += 1;
+  find("checked").replaceChildren("Log: ", make("b", name));
+  find("checked").hidden = false;
   find("result").replaceChildren();
   delete find("result").dataset.status;
   if (ready) state("Checking", "busy");
   worker.postMessage({ id: asked, files });
+}
+
+/** What files are called together: their folder, or the first and how many more. */
+function nameFiles(paths) {
+  const parts = paths.map((path) => path.replace(/^\//, "").split("/"));
+  const folders = new Set(parts.map((one) => (one.length > 1 ? one[0] : "")));
+  if (parts.length === 1) return parts[0].join("/");
+  const [folder] = folders;
+  return folders.size === 1 && folder ? `${folder} (${parts.length} files)` : `${parts[0].join("/")} and ${parts.length - 1} more`;
 }
 
 async function read(list) {
@@ -86,7 +97,7 @@ function showStage(stage) {
     verdict.append(make("p", stage.spent ? `${summary}; ${stage.spent.summary}` : summary, "sentence"));
     parts.push(verdict);
   }
-  const skipped = stage.skipped ? `; ${stage.skipped} lines could not be read` : "";
+  const skipped = stage.skipped ? `; ${stage.skipped} ${stage.skipped === 1 ? "line" : "lines"} could not be read` : "";
   parts.push(make("p", `${stage.stage} (${stage.origin}): ${stage.logged_steps} logged steps up to ` +
     `${stage.last_step}, ${stage.completions} completions${skipped}`, "note"));
   parts.push(...stage.remarks.map((remark) => make("p", remark, "note")));
@@ -171,7 +182,8 @@ for (const id of ["files", "folder"]) {
 }
 find("check").onclick = () => {
   const text = find("text").value;
-  if (text.trim()) check(new Map([[guessName(text), new TextEncoder().encode(text)]]));
+  const name = guessName(text);
+  if (text.trim()) check(new Map([[name, new TextEncoder().encode(text)]]), `pasted text, read as ${name}`);
 };
 for (const kind of ["dragover", "dragleave", "drop"]) {
   addEventListener(kind, (event) => {
