@@ -84,7 +84,7 @@ def _exit_on_errors() -> Iterator[None]:
 def _exit_interrupted() -> NoReturn:
     resumed = len(sys.argv) > 1 and sys.argv[1] in _RESUMED
     how = (
-        "what is finished is kept. Resume with the same command"
+        "what is finished, and the last checkpoint, are kept. Resume with the same command"
         if resumed
         else "the same command starts it again"
     )

@@ -646,7 +646,7 @@ def check(
     ] = None,
     trust_code: take.TrustCode = False,  # noqa: ARG001
     verbose: Annotated[
-        bool, Option("-v", "--verbose", help="Notes too, and what skipped checks lack.")
+        bool, Option("-v", "--verbose", help="Notes, too, and which checks were skipped.")
     ] = False,
     as_json: take.Json = False,
 ) -> None:

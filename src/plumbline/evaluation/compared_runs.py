@@ -363,7 +363,9 @@ def _read_source(path: Path, name: str) -> _Source:
     read_recipe(path)  # raises where it is none
     run = RunRecord(path, name)
     if not run.evaluation_paths or not run.finals:
-        raise DataError(f"{path} has no evaluation yet", "let the run finish a stage")
+        raise DataError(
+            f"{path} has no evaluation of a finished stage yet", "let the run finish one"
+        )
     found = {key.asked: (key, run.read_evaluation(key)) for key in run.finals}
     return _Source(path, name, run, found)
 

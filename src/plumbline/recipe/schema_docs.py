@@ -61,7 +61,7 @@ def read_key_descriptions(kind: Any) -> dict[str, str]:
         for key, text in zip(tree.body, tree.body[1:], strict=False):
             match key, text:
                 case ast.AnnAssign(ast.Name(name)), ast.Expr(ast.Constant(str(said))):
-                    result[name] = " ".join(said.split())
+                    result[name] = " ".join(said.split()).replace("None", "null")
     for base in reversed(kind.__mro__):
         for name, annotation in key_types(base).items():
             if name not in result and (inner := _inner_sections(annotation)):
@@ -98,7 +98,7 @@ def _default_text(kind: Any, key: str) -> str:
         return value.name
     if key_types(type(value)):
         return "see below"
-    return "none" if value is None else dumps(list(value) if isinstance(value, tuple) else value)
+    return "null" if value is None else dumps(list(value) if isinstance(value, tuple) else value)
 
 
 def _inner_sections(annotation: Any) -> list[tuple[str, type]]:

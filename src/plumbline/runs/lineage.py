@@ -103,7 +103,7 @@ def list_runs(folders: Sequence[Path]) -> tuple[list[RunRecord], dict[str, str]]
         if not folder.is_dir():
             raise RunError(
                 f"{folder} is {'a file' if folder.exists() else 'not there'}",
-                "give runs, or folders that hold runs",
+                "train one (plumbline run RECIPE), or give runs or folders that hold runs",
             )
         for name, place, what in _walk(
             folder, folder.name if _is_run(folder) else "", DEEPEST, set()

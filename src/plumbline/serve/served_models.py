@@ -84,8 +84,8 @@ def open_models(models: dict[str, str], options: ModelOptions, listener: Listene
                     grammars = Grammars(policy)
                 else:
                     said = (
-                        f"{name}: JSON is read from free text, because xgrammar (constrained) is "
-                        "missing"
+                        f"{name}: no answer is held to a JSON schema, which xgrammar would do: "
+                        "pip install '.[constrained]'"
                     )
                     listener.event("lenient", said)
             opened.append(
