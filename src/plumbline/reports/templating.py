@@ -210,8 +210,8 @@ def escape_html(text: object) -> Markup:
 
 
 def break_names(text: object) -> Markup:
-    """The same where a name may break behind its underscores."""
-    return Markup(str(escape_html(text)).replace("_", "_<wbr>"))
+    """The same where names and paths may break behind `_` and `/`."""
+    return Markup(re.sub("[_/]", r"\g<0><wbr>", escape_html(text)))
 
 
 def clip_html(text: str, limit: int) -> str:
