@@ -159,8 +159,8 @@ def test_numbers_beyond_ranges_that_were_guessed_are_counted_and_a_penalty_is_kn
     assert task.penalties == ["repetition"]
     example = task.examples("train")[0]
     assert task.judge(example, "4444")[1].parts["noisy"] == 0
-    assert "noisy: [-0.05, 1]" in task.declare_ranges()
-    assert "the nearest end: noisy 1" in task.declare_ranges()
+    assert "noisy: [-0.05, 1]" in task.declare_ranges()[0]
+    assert "the nearest end: noisy 1" in task.declare_ranges()[0]
     with pytest.raises(RewardError, match=r"noisy .* \[0, 1\]"):
         JsonlTask(task.options).judge(example, "4444")
 

@@ -163,8 +163,9 @@ def find_label(
                 break
             mean = earns(template, texts)
             better = mean > (plain + BETTER if found is None else found.earns + 1e-6)
-            # else the form is paid, whatever is in it
-            if better and mean > earns(template, wrong) + BETTER:
+            # else the form is paid, whatever is in it, or the length
+            as_long = "." * len(template) + " {}"
+            if better and mean > max(earns(template, wrong) + BETTER, earns(as_long, texts)):
                 found = Label(template, plain, mean, template.format(texts[0]), column)
     except DataError:
         return None  # what the verifier breaks on is said where every text is judged

@@ -213,9 +213,10 @@ class Task:
         """The task with the ranges that its parts are seen to have; itself where they are known."""
         return self
 
-    def declare_ranges(self) -> str:
-        """How to declare ranges that are guessed; empty where they are known."""
-        return ""
+    def declare_ranges(self) -> tuple[str, bool]:
+        """How to declare ranges that are guessed, empty where they are known; and whether numbers
+        beyond 0 to 1 were seen, at which a run stops."""
+        return "", False
 
     def guess_answers(self, examples: Sequence[Example]) -> Sequence["Case"]:  # noqa: ARG002
         """Texts that may be right, where there are no gold answers."""

@@ -272,6 +272,7 @@ def find_unpaid_gold(seen: ScoringRunner) -> Iterator[Finding]:
         if one.check in {"part-dead", "part-constant"}
     }
     named |= {part for one in find_opposed_parts(seen) for part in one.evidence["parts"]}
+    named |= {one.evidence["part"] for one in find_paid_length(seen)}
     low = [(one, score) for one, score in scored if score.total < 1 - EXACT]
     lacking: dict[str, int] = defaultdict(int)
     unexplained = []
@@ -602,8 +603,10 @@ def find_unread_form(seen: ScoringRunner) -> Iterator[Finding]:
 @check("reward", name="range", needs=("declare_ranges",))
 def find_undeclared_ranges(seen: ScoringRunner) -> Iterator[Finding]:
     """Ranges that nobody declared."""
-    if fix := seen.task.declare_ranges():
-        yield Finding("note", evidence={"fix": fix})
+    fix, stops = seen.task.declare_ranges()
+    if fix:
+        level: Level = "fatal" if stops and seen.depth == "run" else "note"
+        yield Finding(level, evidence={"fix": fix})
 
 
 @check("reward", name="rows", needs=("describe_rows",))

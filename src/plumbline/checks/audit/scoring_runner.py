@@ -249,7 +249,7 @@ class ScoringRunner(Context):
         """See `tasks.cases.count_turned`."""
         shuffled = self.baselines.get("shuffled-gold", {}).values()
         wrong = {one.case.example.id: one.reward for found in shuffled for one in found}
-        return 0 if self.out_of_range else count_turned(self.gold_rewards, wrong)
+        return count_turned(self.gold_rewards, wrong)
 
     @property
     def baselines(self) -> Mapping[str, Mapping[str, Sequence[CaseVerdict]]]:

@@ -175,8 +175,7 @@ def try_reward(
     # standard output is no place for what a verifier prints: the audit's figures stand there
     printed = io.StringIO()
     with redirect_stdout(printed):
-        # else as a run takes it
-        fitted = task.fit_ranges() if depth == "audit" else task
+        fitted = task if depth == "load" else task.fit_ranges()
         runner = ScoringRunner(fitted, progress, depth, planned, commas=writes_commas(few))
         if depth == "load":
             _judge_few(runner, chosen["train"])

@@ -495,24 +495,21 @@ class JsonlTask(Task):
         preferred = gold == "chosen" and "rejected" in examples[0].reference
         return GoldGuess(gold, earns, 0.0 if preferred else least, labelled, turned)
 
-    def declare_ranges(self) -> str:
+    def declare_ranges(self) -> tuple[str, bool]:
         """See `Task.declare_ranges`; and what lay beyond them."""
         if not self.inferred:
-            return ""
+            return "", False
         beyond = self._scoring.beyond
         ends = {
             part: (*self.options.range_of(part), *beyond.get(part, ()))
             for part in self.options.parts()
         }
-        advice = range_advice(
-            {part: (min(numbers), max(numbers)) for part, numbers in ends.items()}
-        )
+        ranges = {part: (min(numbers), max(numbers)) for part, numbers in ends.items()}
+        advice = range_advice(ranges)
         counts = ", ".join(f"{part} {len(numbers)}" for part, numbers in beyond.items())
-        return (
-            f"{advice}. Numbers beyond what a few texts showed count as the nearest end: {counts}"
-            if beyond
-            else advice
-        )
+        if beyond:
+            advice += f". Numbers beyond what a few texts showed count as the nearest end: {counts}"
+        return advice, _reach_beyond(ranges)
 
     @property
     def penalties(self) -> list[str]:
