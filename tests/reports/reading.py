@@ -8,7 +8,7 @@ import yaml
 
 DATA = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 
-VOID = {"meta", "br", "img"}
+VOID = {"meta", "br", "img", "wbr"}
 ELEMENTS = set(DATA["elements"])
 ATTRIBUTES = set(DATA["attributes"])
 

@@ -1,5 +1,6 @@
 """What is wrong with a deployed model is named; of a healthy and of a quantised one nothing is."""
 
+import itertools
 import json
 import shutil
 from dataclasses import replace
@@ -169,9 +170,14 @@ PLANTED = {
 
 @pytest.mark.parametrize("fault", [*PLANTED, "none", "quantised"])
 def test_each_planted_fault_is_named_and_no_other(models, tmp_path, fault, monkeypatch):
-    monkeypatch.setattr("plumbline.serve.chat_body.os.urandom", bytes)  # the same draws each time
+    draws = itertools.count(1)  # the same ones each time
+    monkeypatch.setattr(
+        "plumbline.serve.chat_body.os.urandom", lambda size: next(draws).to_bytes(size, "little")
+    )
     with plant(fault, models, tmp_path) as server:
-        proof = prove(str(models / "out"), server.address, 10 if fault == "cold" else 4, Observer())
+        proof = prove(
+            str(models / "out"), server.address, 10 if fault in {"cold", "warm"} else 4, Observer()
+        )
     assert list(proof.faults) == ([PLANTED[fault]] if fault in PLANTED else [])
 
 

@@ -211,7 +211,7 @@ def escape_html(text: object) -> Markup:
 
 def break_names(text: object) -> Markup:
     """The same where names and paths may break behind `_` and `/`."""
-    return Markup(re.sub("[_/]", r"\g<0><wbr>", escape_html(text)))
+    return Markup(re.sub("[_/]", r"\g<0><wbr>", str(escape_html(text))))
 
 
 def clip_html(text: str, limit: int) -> str:
