@@ -175,9 +175,7 @@ def test_each_planted_fault_is_named_and_no_other(models, tmp_path, fault, monke
         "plumbline.serve.chat_body.os.urandom", lambda size: next(draws).to_bytes(size, "little")
     )
     with plant(fault, models, tmp_path) as server:
-        proof = prove(
-            str(models / "out"), server.address, 10 if fault in {"cold", "warm"} else 4, Observer()
-        )
+        proof = prove(str(models / "out"), server.address, 10, Observer())
     assert list(proof.faults) == ([PLANTED[fault]] if fault in PLANTED else [])
 
 

@@ -323,8 +323,6 @@ def compare_paths(first: Path, *others: Path) -> Lineage:
     names = [path.name for path in paths]
     if len(set(names)) < len(names) or any(path.is_file() for path in paths):
         names = [str(path) for path in paths]
-    if len({*map(Path.resolve, paths)}) < len(paths):
-        raise DataError("the same place is given twice", "give another run")
     sources = list(map(_read_source, paths, names))
     start = sources[0]
     members = tuple(
