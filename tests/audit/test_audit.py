@@ -395,6 +395,10 @@ def lengthy(completions, **rest):
     return [min(0.5, len(text) / 400) for text in completions]
 
 
+def lacking(completions, answer, **rest):
+    import nothing_of_the_kind
+
+
 def slow_off_main(completions, answer, **rest):
     if threading.current_thread() is not threading.main_thread():
         time.sleep(3)
@@ -596,6 +600,8 @@ def test_what_options_do_not_name_is_guessed_and_a_reward_that_never_pays_is_nam
         ("messages", None, "form", "lists of messages"),
         ("boxed_messages", "answer", "form", "lists of messages"),
         ("strict", "word {answer}", "raises", "catch it there"),
+        ("lacking", "answer", "raises", "install"),
+        ("lacking", None, "raises", "install"),
     ],
 )
 def test_one_cause_is_named_where_one_explains_all(users, names, gold, check, said):

@@ -292,6 +292,8 @@ def _advise(task: Task, case: Case, error: Exception) -> tuple[str, str]:
             "see that what it asks is there, and let it raise: an answer that nobody judged is left "
             "out of a run, and counted. Do not catch it: an answer would be paid for the outage"
         ), "outage"
+    if isinstance(error, ImportError):
+        return "install it where this runs, and where the run will", "package-missing"
     view = task.seen_by_functions(case)
     if view and _fails_for_row(task, case):
         return (

@@ -75,7 +75,7 @@ LONG = 600.0
 """Seconds of judging in a run from which on they are worth a word."""
 
 
-RAISED = (OTHER_RANGE, "outage", "other-rows", "text-taken-for-granted")
+RAISED = (OTHER_RANGE, "outage", "package-missing", "other-rows", "text-taken-for-granted")
 """Causes that `tasks.cases` and readers of rewards tell; a verifier's own errors may have any code."""
 
 
@@ -156,7 +156,7 @@ def find_slow_verdicts(seen: ScoringRunner) -> Iterator[Finding]:
 def find_unpaid_texts(seen: ScoringRunner) -> Iterator[Finding]:
     """A reward, or a part that reads answers, that pays no text where likely answers are tried."""
     golden = any(one.score is not None for one in seen.golds)
-    if seen.out_of_range or (seen.golds and not golden):
+    if seen.out_of_range or not seen.scored or (seen.golds and not golden):
         return
     values, dead = seen.values(), list[str]()
     if golden or any(score.total for _, score in seen.scored):
