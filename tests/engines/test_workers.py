@@ -311,7 +311,7 @@ LONG = "Considere com atenção o que o cliente escreveu e responda apenas com o
 SAMPLING = Sampling(temperature=1.0, max_tokens=12)
 
 
-def replicas(tiny_folder, kind, **scale):
+def replicas(tiny_folder, opener, **scale):
     recipe = parse_recipe(
         {
             "name": "replicas",
@@ -325,7 +325,7 @@ def replicas(tiny_folder, kind, **scale):
     policy = open_policy(recipe.model, str(tiny_folder))
     events = []
     run = SimpleNamespace(event=lambda kind, message: events.append(message))
-    return policy, getattr(workers, f"open_{kind}")(recipe, policy, str(tiny_folder), run), events
+    return policy, opener(recipe, policy, str(tiny_folder), run), events
 
 
 def kill_one(pool):
@@ -366,7 +366,7 @@ def change(policy, seed):
 @pytest.mark.slow
 def test_samplers_draw_to_the_bit_what_one_process_draws_also_where_they_die(cluster, tiny_folder):
     requests = requests_of()
-    policy, samplers, events = replicas(tiny_folder, "samplers", samplers=2)
+    policy, samplers, events = replicas(tiny_folder, workers.Samplers, samplers=2)
     assert {shared for _, shared in policy.cut(requests)} != {0}, (
         "nothing is read once, so a chunk alone would do"
     )
@@ -392,7 +392,7 @@ def test_samplers_draw_to_the_bit_what_one_process_draws_also_where_they_die(clu
 def test_learners_add_up_the_gradient_of_one_process(cluster, tiny_folder):
     """With weights that change from step to step, and a replica that is killed; the metrics are the
     same, too."""
-    policy, learners, _ = replicas(tiny_folder, "learners", learners=2)
+    policy, learners, _ = replicas(tiny_folder, workers.open_learners, learners=2)
     recipe = toy_recipe(tokens_per_microbatch=64, beta=0.05, max_gap=10.0)
     groups = make_weighted_groups(policy, recipe)
     policy.keep_reference()
