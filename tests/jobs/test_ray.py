@@ -74,7 +74,7 @@ def head():
         )
     address = f"http://127.0.0.1:{given['dashboard-port']}"
     try:
-        until = time.monotonic() + 90
+        until = time.monotonic() + 300
         while not answers(address):
             assert started.poll() is None, (folder / "log").read_text()
             assert time.monotonic() < until

@@ -11,6 +11,7 @@ import threading
 import time
 
 import pytest
+from safetensors.torch import save_file
 
 from plumbline.errors import ModelError
 from plumbline.runs import hub
@@ -45,9 +46,18 @@ def at(port, monkeypatch, place):
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
 
 
-@pytest.mark.parametrize("port", ["listening", "closed"])
-def test_a_hub_that_does_not_answer_ends_a_command_within_seconds(port, request, tmp_path):
+@pytest.mark.parametrize(
+    ("port", "adapter"), [("listening", False), ("closed", False), ("closed", True)]
+)
+def test_a_hub_that_does_not_answer_ends_a_command_within_seconds(port, adapter, request, tmp_path):
     number = request.getfixturevalue(port)
+    model = str(tmp_path / "adapter") if adapter else "nowhere/model"
+    if adapter:
+        (tmp_path / "adapter").mkdir()
+        config = {"base_model_name_or_path": "nowhere/model", "target_modules": ["q_proj"]}
+        config |= {"peft_type": "LORA", "r": 8, "lora_alpha": 16}
+        (tmp_path / "adapter" / "adapter_config.json").write_text(json.dumps(config))
+        save_file({}, tmp_path / "adapter" / "adapter_model.safetensors")
     environment = {
         **{key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")},
         "HF_ENDPOINT": f"http://127.0.0.1:{number}",
@@ -59,7 +69,7 @@ def test_a_hub_that_does_not_answer_ends_a_command_within_seconds(port, request,
         "-m",
         "plumbline",
         "eval",
-        "nowhere/model",
+        model,
         "--task",
         "forms",
         "--n",

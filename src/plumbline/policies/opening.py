@@ -357,14 +357,15 @@ def check_source(source: str, *, whole: bool = True) -> None:
 
 
 def reach_hub(source: str) -> None:
-    """See that the hub answers where a model would come from it; see
+    """See that the hub answers where a model, or the base of an adapter, would come from it; see
     `plumbline.runs.hub.check_hub`.
 
     Raises:
         ModelError: it does not, and the model is not in the hub's cache.
     """
-    if not is_here(source):
-        check_hub(source, cached=is_cached(source))
+    name = adapter_base(source) or source
+    if not is_here(name):
+        check_hub(name, cached=is_cached(name))
 
 
 def check_settings(section: ModelSection, source: str) -> None:

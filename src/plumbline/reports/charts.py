@@ -480,10 +480,12 @@ def dot_chart(
     references = [(name, interval) for name, interval in references if is_finite(interval.mean)]
     longest = max((len(name) for name, _, _ in rows), default=4)
     above = longest > 22
-    left, height = (18, 46) if above else (18 + 6.6 * longest, ROW)
+    count, top = max(len(rows), 1), 8.0 + 16 * len(references)
+    left = 18 if above else 18 + 6.6 * longest
+    # as high as the curve that may stand beside it, where that is no stretch
+    height = 46 if above else min(max((NARROW.height - 36 - top) / count, ROW), 1.6 * ROW)
     right = WIDTH - 18 - 6.8 * max((len(note) for _, _, note in rows), default=0)
-    top = 8.0 + 16 * len(references)
-    bottom = top + height * max(len(rows), 1)
+    bottom = top + height * count
     at = ticks(*x_range, 6)
     return render_template(
         "dot_chart.svg",

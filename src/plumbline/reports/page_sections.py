@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from plumbline.checks.diagnosis.outcome import measure_outcome
 from plumbline.checks.findings_output import list_remedies, summarise_counts
 from plumbline.config.overrides import as_mapping
 from plumbline.evaluation.comparison import (
@@ -489,9 +490,13 @@ def mistakes_table(replay: Replay) -> Table:
 
 
 def count_facts(view: RunView) -> Facts:
-    """Of each stage how many findings there are and how many checks are clear."""
+    """Of each stage what came of it, how many findings there are and how many checks are clear."""
     return [
-        (stage_name(one.context.name), summarise_counts(one.findings, one.clear, one.not_run))
+        (
+            stage_name(one.context.name),
+            (f"{came.summary}; " if (came := measure_outcome(one.context)) else "")
+            + summarise_counts(one.findings, one.clear, one.not_run),
+        )
         for one in view.examinations
     ]
 

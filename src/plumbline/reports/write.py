@@ -150,7 +150,7 @@ def _curve(view: RunView) -> Text | None:
     bars = sparkline(values, least, most)
     return Text(
         f"\nreward of sampled answers, {len(earned)} steps; bars from {format_fixed(least, 2)} to "
-        f"{format_fixed(most, 2)}:\n{format_fixed(earned[0])} {bars} {format_fixed(earned[-1])}"
+        f"{format_fixed(most, 2)}:\n{bars}"
     )
 
 
@@ -199,11 +199,13 @@ def run_summary(run: Run | RunRecord) -> Group:
             if one.has_breakdown
             for sentence in rise_sentences(one)
         ]
-        found = "; ".join(f"{name}: {text}" for name, text in page_sections.count_facts(view))
+        found = "\n".join(f"{name}: {text}" for name, text in page_sections.count_facts(view))
     result = record.result() or {}
-    lines.append(Text(f"\nchecks  {found}"))
+    facts = Table.grid("", "", padding=(0, 2))
+    facts.add_row("checks", Text(found))
     if view.decision:
-        lines.append(Text(f"next    {view.decision.scenario}. {view.decision.says}"))
+        facts.add_row("next", Text(f"{view.decision.scenario}. {view.decision.says}"))
+    lines += [Text(), facts]
     if record.recipe.model.name is None:
         lines.append(Text("A tiny model can gain in format and style, not in knowledge."))
     model = result.get("model", "-")
