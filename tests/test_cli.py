@@ -604,10 +604,14 @@ def test_ctrl_c_at_any_moment_ends_a_command_with_one_line(tmp_path, command, re
 def test_ctrl_c_while_a_run_trains_says_how_to_resume(tmp_path):
     """A real signal to a real process, once the first step is logged."""
     metrics = tmp_path / "r" / "metrics.jsonl"
-    few = [
-        part for key in ("orders=300", "extraction=30") for part in ("--set", f"task.options.{key}")
+    few = "orders: 300, extraction: 30"
+    values = [
+        f"task.options={{{few}}}",
+        f"model.tiny.task_options={{{few}}}",
+        "model.tiny={steps: 20, context: 1024}",
     ]
-    command = [sys.executable, "-m", "plumbline", "run", "commerce-tiny", "--out", "r", *few]
+    small = [part for value in values for part in ("--set", value)]
+    command = [sys.executable, "-m", "plumbline", "run", "commerce-tiny", "--out", "r", *small]
     with subprocess.Popen(
         command,
         stdout=subprocess.PIPE,

@@ -35,6 +35,8 @@ _FILE = re.compile(r"(?<![\w./-])((?:[\w.-]*/)*\w+)\.py:")
 _SET = re.compile(r"(?:^|[.=])((?:path|python|arguments|trust_remote_code)=.+)")
 _PLACE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"',\[\]{}]+")
 _read: dict[Path, str] = {}
+_folders: set[Path] = set()
+"""Where the files that were read lie."""
 
 DISTRIBUTION = "plumbline-rl"
 _OURS = "plumbline-"
@@ -350,6 +352,7 @@ def note_file_text(path: Path, text: str) -> None:
     """Note what a file says, so that a refusal can tell which file names the code."""
     _read.pop(path, None)
     _read[path] = text
+    _folders.add(path.resolve().parent)
 
 
 def is_consented(entry: str) -> bool:
@@ -488,14 +491,14 @@ def _is_declared(top: str) -> bool:
 def _is_installed(place: Path) -> bool:
     """Whether a place is outside of the working directory and of the folders of the files that were
     read; an environment of Python may lie within them."""
-    place = place.resolve()
-    environments = [
-        Path(one).resolve() for one in (*site.getsitepackages(), site.getusersitepackages())
-    ]
-    folders = [Path.cwd(), *(path.resolve().parent for path in _read)]
-    return any(map(place.is_relative_to, environments)) or not any(
-        map(place.is_relative_to, folders)
-    )
+    above = {(place := place.resolve()), *place.parents}
+    return not above.isdisjoint(_environments()) or above.isdisjoint({Path.cwd(), *_folders})
+
+
+@cache
+def _environments() -> list[Path]:
+    """Where packages are installed."""
+    return [Path(one).resolve() for one in (*site.getsitepackages(), site.getusersitepackages())]
 
 
 def _declares(one: Distribution) -> bool:
