@@ -188,7 +188,11 @@ def served(models):
         yield server
 
 
-@pytest.mark.parametrize("said", [*HOSTILE, None])
+@pytest.mark.parametrize(
+    "said",
+    [*HOSTILE[::3], None]
+    + [pytest.param(one, marks=pytest.mark.slow) for n, one in enumerate(HOSTILE) if n % 3],
+)
 def test_log_probabilities_that_are_none_are_left_out(models, served, said, monkeypatch):
     true = Endpoint._request
 

@@ -28,7 +28,7 @@ from plumbline_forms.executors.executor import FormCase
 from plumbline_forms.site.page import FormView
 from plumbline_forms.task import open_forms
 
-COUNTS = {"browser": (5, 15, 10), "in-page": (40, 150, 60)}
+COUNTS = {"browser": (5, 15, 10), "in-page": (20, 60, 30)}
 """Oracle plans, damaged plans and random pages here; docs/research/forms.md has the figures of many
 more."""
 

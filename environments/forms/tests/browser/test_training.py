@@ -32,7 +32,7 @@ RECIPE = {
     "sft": {"steps": 1, "batch_size": 2},
     "rl": {"steps": 1, "prompts_per_step": 2, "group_size": 3},
     "sampling": {"max_tokens": 12},
-    "evaluation": {"every": 0, "final": ["val"], "further": False, "sampled": False},
+    "evaluation": {"every": 0, "final": ["val"], "further": False, "sampled": False, "limit": 2},
 }
 
 
