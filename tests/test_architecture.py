@@ -392,7 +392,7 @@ BUDGETS = {
 }
 """The most tokens of code of each package, 5 % over its size: room for a change, not for an ability.
 Who deletes lowers one; to raise one, lower another."""
-TOTALS = {"core": 454_800, "environments": 161_200, "tests": 514_000}
+TOTALS = {"core": 455_400, "environments": 160_400, "tests": 514_200}
 NAMES = 20
 
 

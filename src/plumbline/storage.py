@@ -8,6 +8,7 @@ fills the memory: `open_regular` opens ordinary files only, and what is read at 
 Standard library only.
 """
 
+import codecs
 import errno
 import hashlib
 import json
@@ -252,7 +253,14 @@ def read_text(path: Path, kind: type[PlumblineError] = DataError, limit: int = L
     """
     content = read_bytes(path, kind, limit)
     with clear_read_errors(path, kind):
-        return content.decode().removeprefix(BOM).replace("\r\n", "\n").replace("\r", "\n")
+        return decode_text(content).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def decode_text(content: bytes, errors: str = "strict") -> str:
+    """Bytes as text without a byte order mark: UTF-8, or UTF-16 where that mark says so (what
+    PowerShell redirects)."""
+    wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and b"\0" in content[:99]
+    return content.decode("utf-16" if wide else "utf-8", errors).removeprefix(BOM)
 
 
 def read_lines(path: Path, kind: type[PlumblineError] = DataError) -> Iterator[bytes]:

@@ -17,7 +17,7 @@ from plumbline.checks.diagnosis.readers import (
     wandb,
 )
 from plumbline.checks.diagnosis.readers.logs import add_completions
-from plumbline.checks.diagnosis.readers.rows import MOST_RUNS, SeveralRunsError, take_only
+from plumbline.checks.diagnosis.readers.rows import MOST_RUNS, TABLE, SeveralRunsError, take_only
 from plumbline.errors import DataError
 from plumbline.storage import open_regular
 
@@ -149,7 +149,11 @@ def _read(path: Path) -> list[History]:
         "give what it printed "
         "(train.log), or add CheckCallback; "
     )
-    advice = f"{early if path.is_dir() else ''}known are: {known}; or an address of W&B"
+    names = {path.suffix.lower(), *(one.name for one in below)}
+    advice = next(
+        (how for name, how in TABLE["foreign"].items() if name in names),
+        f"{early if path.is_dir() else ''}known are: {known}; or an address of W&B",
+    )
     raise DataError(f"{path} holds no record of a run that is known", advice)
 
 

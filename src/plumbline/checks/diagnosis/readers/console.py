@@ -33,11 +33,13 @@ from plumbline.checks.diagnosis.readers.rows import (
     split_at_restarts,
     take_only,
 )
-from plumbline.storage import read_bytes
+from plumbline.storage import decode_text, read_bytes
 
 _SUFFIXES = frozenset({".log", ".out", ".txt", ".err", ".stdout", ".stderr"})
 _NUMBER = r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,4})?|\.\d{1,30}|nan|inf(?:inity)?)"
 _VALUE = rf"(?:np\.float\d\d\(|tensor\()?({_NUMBER})(?![\w.])"
+_WRAPPED = re.compile(r" *│\n│ {6,}(?=\S)")
+"""Between the lines of one cell of a panel (rich's), as narrow terminals have it."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _WORKER = re.compile(r"^\([^()\n]{1,80} pid=\d{1,12}[^()\n]{0,60}\) ", re.MULTILINE)
 """Of Ray, at the front of a line."""
@@ -123,7 +125,7 @@ def read_lines(
 
 
 def _read_text(path: Path) -> str:
-    return read_bytes(path).decode("utf-8", errors="replace")
+    return decode_text(read_bytes(path), errors="replace")
 
 
 def parse_lines(text: str) -> list[_Line]:
@@ -131,7 +133,8 @@ def parse_lines(text: str) -> list[_Line]:
     with suppress(ValueError, RecursionError):
         if isinstance(json.loads(text.lstrip().partition("\n")[0]), dict | list):
             return []  # JSON lines, which the tables' reader knows more of
-    lines = _WORKER.sub("", _COLOUR.sub("", text).replace("\r", "\n")).split("\n")
+    plain = _WRAPPED.sub(" ", _WORKER.sub("", _COLOUR.sub("", text).replace("\r", "\n")))
+    lines = plain.split("\n")
     found, verl = list(_parse_dicts(lines)), list(_parse_verl(lines))
     if len(verl) > len(found) and any(map(_is_logged, verl)):
         found = [(row, None) for row in verl]

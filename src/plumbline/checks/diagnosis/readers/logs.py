@@ -92,7 +92,7 @@ def read_log(
     ):
         del series["epoch"]  # a counter of whole epochs does not say how much of one was seen
     columns = list_columns(steps)
-    shown = ", ".join([name for name in columns if name != AT][:SHOWN])
+    shown = ", ".join([name for name in columns if name not in {AT, ""}][:SHOWN])
     if missing := list_missing(columns):
         raise DataError(
             f"{path} ({origin}) has no column {', '.join(missing)}, which --map names",

@@ -45,6 +45,10 @@ _NAMES, _RUN, _SPLIT, _TAG = (TABLE["tables"][of] for of in ("files", "run", "sp
 long table."""
 
 
+_TENSORBOARD = ("wall time", "step", "value")
+"""Columns of its downloads, whose JSON has no names."""
+
+
 def find(path: Path) -> Path | None:
     """A file of a table's kind; in a folder the one of a usual name, or the only one.
 
@@ -219,6 +223,8 @@ def _find_rows(value: Any, path: Path) -> list[Values]:
                 {key: one[at] for key, one in columns.items() if at < len(one)}
                 for at in range(longest)
             ]
+    if isinstance(value, list) and all(isinstance(row, list) and len(row) == 3 for row in value):
+        return [dict(zip(_TENSORBOARD, row, strict=True)) for row in value]
     if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
         raise DataError(
             f"{path} holds no list of objects",
@@ -408,7 +414,7 @@ def _name_by_tag(rows: Rows, path: Path) -> Rows:
     if (
         find_series_name(tag) is None
         or not rows
-        or {key.lower() for key in rows[0]} != {"wall time", "step", "value"}
+        or {key.lower() for key in rows[0]} != {*_TENSORBOARD}
     ):
         return rows
     return [{tag if key.lower() == "value" else key: row[key] for key in row} for row in rows]
@@ -424,8 +430,9 @@ def _pivot_rows(rows: Rows) -> Rows:
     if not any(find_series_name(str(row.get(tag))) for row in rows):
         return rows
     made: dict[tuple[Any, ...], Values] = {}
+    kept = {"step", *_RUN, *_SPLIT}
     for row in rows:
-        rest = {key: row[key] for key in row if key.lower() in {"step", *_RUN} and key != tag}
+        rest = {key: row[key] for key in row if key.lower() in kept and key != tag}
         made.setdefault(tuple(rest.items()), rest)[str(row.get(tag))] = row.get(lower["value"])
     return list(made.values())
 

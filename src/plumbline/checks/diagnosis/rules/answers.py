@@ -164,7 +164,7 @@ def find_truncation(history: History) -> Iterator[Finding]:
         series = Series(ends.steps, (ends.values == 0) * 1.0)
     width = min(WINDOW, max(3, len(series) // 2))
     last = series.last(width).finite_values
-    if len(last) < 3 or (counted and len(series) < WINDOW):
+    if len(last) < 3 or (counted and (len(series) < WINDOW or not last.all())):
         return
     share, first = float(last.mean()), float(np.nanmean(series.values[:width]))
     longest = _longest_where_cut(history)

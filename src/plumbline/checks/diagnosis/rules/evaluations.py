@@ -379,7 +379,7 @@ def find_plateau(history: History) -> Iterator[Finding]:
     if abs(growth) > 0.25 * slope * len(after) or growth > GROWTH * rose:
         return
     at, level = int(steps[found]), float(after.mean())
-    if found < QUICK and level - start < PLATEAU_SURE * noise:
+    if level <= start or (found < QUICK and level - start < PLATEAU_SURE * noise):
         return
     figures = dict(_plateau_causes(history, at, level))
     yield Finding(
@@ -643,7 +643,7 @@ def find_no_rise(history: History) -> Iterator[Finding]:
             "low": came.change.low,
             "high": came.change.high,
             "n": came.change.n,
-            "open": not (flat or near),
+            "open": came.change.high > came.matters and not (flat or near),
             **still,
             **seen,
             **possible,

@@ -223,8 +223,9 @@ RISING = (
 grows surer."""
 SURE = 0.1
 """Nats a token: a text that is known by heart has less."""
-BROKEN = 1.5
-"""Times the loss of the untouched model, which a whole stretch stays above."""
+BROKEN, FELL = 1.5, 0.7
+"""Times the loss of the untouched model, which a whole stretch stays above, and which a loss was
+below that had been learning."""
 EXPLODED, NATS = 10.0, 3.0
 """Times the first loss, and a loss, above which half of the rows need no test."""
 FEW, MANY = {True: 12, False: 8}, 20
@@ -254,7 +255,9 @@ def find_sft_loss(history: History) -> Iterator[Finding]:
     series = history["loss"]
     steps, loss = series.finite
     rate = rate_evidence(history)
-    if rise := _find_rise(loss, every=is_every_step(series)):
+    rise = _find_rise(loss, every=is_every_step(series))
+    learnt = rise is not None and rise[1] == "broken" and loss.min() < FELL * loss[0]
+    if rise and not learnt:
         level, code, evidence = rise
         yield Finding(
             level,
@@ -264,11 +267,13 @@ def find_sft_loss(history: History) -> Iterator[Finding]:
             causes=("broke-at-first" if code == "broken" else "high-rate",),
         )
     elif (
-        at := _find_loss_jump(loss, history["grad_norm"].values, LASTS[is_every_step(series)])
+        at := _find_break(loss)
+        if learnt
+        else _find_loss_jump(loss, history["grad_norm"].values, LASTS[is_every_step(series)])
     ) is not None:
         before, peak = float(loss[:at].min()), float(loss[at:].max())
         yield Finding(
-            "warning",
+            "fatal" if learnt else "warning",
             "jumped",
             since=steps[at],
             evidence={"before": before, "highest": peak, "last": loss[-1], **rate},
@@ -342,6 +347,12 @@ def _find_rise(loss: FloatArray, *, every: bool) -> tuple[Level, str, dict[str, 
         level: Level = "fatal" if last > DOUBLED * first else "warning"
         return level, "rose", {"first": first, "last": last}
     return None
+
+
+def _find_break(loss: FloatArray) -> int:
+    """From which place on a loss that had fallen is nearer to its last rows than to its lowest."""
+    between = (loss.min() * median(loss[-ROWS:])) ** 0.5
+    return min(int(np.flatnonzero(loss <= between)[-1]) + 1, len(loss) - 1)
 
 
 def _find_loss_jump(loss: FloatArray, gradient: FloatArray, lasts: int) -> int | None:

@@ -26,9 +26,11 @@ from plumbline.checks.diagnosis.rule import BOTH, persisted, rule
 from plumbline.checks.diagnosis.rules.steps import highest_learning_rate, rate_evidence
 from plumbline.checks.diagnosis.trends import (
     block_kendall_z,
+    end_means,
     end_medians,
     fit_trend,
     is_moving,
+    measure_shift,
     median,
     start_of_last_stretch,
     tenth_of,
@@ -67,14 +69,15 @@ def find_kl(history: History) -> Iterator[Finding]:
     series = history["kl"]
     steps, values = series.finite
     if not len(values):
-        yield from _find_negative_kl(history["kl_sum"], BELOW, summed=True)
+        negative = list(_find_negative_kl(history["kl_sum"], BELOW, summed=True))
+        yield from negative or _find_costly_kl(history)
         return
     began = steps[0] <= 1 and values[0] > APART
     beta = history.settings.get("rl.beta")
     middle = median(values)
     high = values > HUGE
     if high.sum() >= 3 or values[-1] > 100:
-        lasts = bool(high[-tenth_of(values) :].mean() > 0.5)
+        lasts = bool(high[-tenth_of(values) :].mean() > 0.5 or high[-3:].all())
         yield Finding(
             "fatal" if lasts else "warning",
             "explodes-from-start" if began else "explodes",
@@ -149,6 +152,28 @@ def _find_drift(history: History) -> Iterator[Finding]:
             "drifts",
             since=start,
             evidence={"first": history["kl"].at(start)[0], "last": last},
+            causes=("high-rate", "no-anchor"),
+        )
+
+
+def _find_costly_kl(history: History) -> Iterator[Finding]:
+    """A KL whose penalty grows by more than the reward: what is trained for falls for sure."""
+    charged, sums = history["reward_after_kl"].finite_values, history["kl_sum"].finite_values
+    third = min(len(charged), len(sums)) // 3
+    if third < 4:
+        return
+    found, (first, last) = measure_shift(charged, third, third), end_means(sums, third)
+    if found.interval.high < 0 and last > GROWN * max(first, 0.0):
+        yield Finding(
+            "warning",
+            "outgrows-reward",
+            since=history["kl_sum"].steps[0],
+            evidence={
+                "reward first": found.first,
+                "reward last": found.last,
+                "first": first,
+                "last": last,
+            },
             causes=("high-rate", "no-anchor"),
         )
 
