@@ -11,7 +11,7 @@ import yaml
 from plumbline.checks.check import examine
 from plumbline.checks.diagnosis.facts import is_every_step
 from plumbline.checks.diagnosis.history import History
-from plumbline.checks.diagnosis.readers import read_histories
+from plumbline.checks.diagnosis.readers import console, read_histories
 from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.errors import DataError
 from tests.work import work
@@ -368,6 +368,12 @@ def test_a_hostile_line_takes_no_long_time(tmp_path: Path, piece: str) -> None:
             read_histories(log)
 
     assert work(refused) < 15
+
+
+@pytest.mark.parametrize("piece", [" ", "│\n│ ", "\r "])
+def test_blanks_take_no_long_time(piece: str) -> None:
+    """A progress bar is wiped with them."""
+    assert work(lambda: console.parse_lines(piece * 200_000), tries=1) < 50
 
 
 def one_group_a_step(steps: int, level: float, seed: int) -> list[str]:

@@ -149,7 +149,7 @@ def _read(path: Path) -> list[History]:
         "give what it printed "
         "(train.log), or add CheckCallback; "
     )
-    names = {path.suffix.lower(), *(one.name for one in below)}
+    names = {path.suffix.lower(), path.name, *(one.name for one in below)}
     advice = next(
         (how for name, how in TABLE["foreign"].items() if name in names),
         f"{early if path.is_dir() else ''}known are: {known}; or an address of W&B",

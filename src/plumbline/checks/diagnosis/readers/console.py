@@ -38,7 +38,7 @@ from plumbline.storage import decode_text, read_bytes
 _SUFFIXES = frozenset({".log", ".out", ".txt", ".err", ".stdout", ".stderr"})
 _NUMBER = r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,4})?|\.\d{1,30}|nan|inf(?:inity)?)"
 _VALUE = rf"(?:np\.float\d\d\(|tensor\()?({_NUMBER})(?![\w.])"
-_WRAPPED = re.compile(r" *│\n│ {6,}(?=\S)")
+_WRAPPED = re.compile(r"(?<! ) *│\n│ {6,}(?=\S)")
 """Between the lines of one cell of a panel (rich's), as narrow terminals have it."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _WORKER = re.compile(r"^\([^()\n]{1,80} pid=\d{1,12}[^()\n]{0,60}\) ", re.MULTILINE)
